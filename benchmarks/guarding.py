@@ -1,4 +1,7 @@
-"""A guard on the training step of a tiny GPT2: against the same session without checks, and against torch's own."""
+"""A guard on the training step of a tiny GPT2: against the same session without checks, and against torch's own.
+
+A guard that keeps the last steps is measured against one that does not.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ import torch
 import insitu
 from benchmarks.measure import Effort, Row, at_most, in_turn, told
 from benchmarks.models import PASSES, Subject, gpt2
+
+ROUNDS = 4  # of the passes of a training, so that 40 steps are more than the last 20
 
 
 def training(subject: Subject, optimizer: torch.optim.Optimizer | None) -> Callable[[], None]:
@@ -32,6 +37,24 @@ def rows(effort: Effort) -> Iterator[Row]:
     yield from guarded(effort, "GPT2, forward and backward", training(subject, None), 1.35)
     optimizer = torch.optim.SGD(subject.model.parameters(), 1e-4)
     yield from guarded(effort, "GPT2, with SGD", training(subject, optimizer), 1.35)
+    yield from with_last_steps(effort, "GPT2, with SGD", training(subject, optimizer))
+
+
+def with_last_steps(effort: Effort, name: str, steps: Callable[[], None]) -> Iterator[Row]:
+    """A guard that keeps the last steps, against one that does not, over enough steps for both."""
+
+    def in_guard() -> None:
+        with insitu.guard():
+            for _ in range(ROUNDS):
+                steps()
+
+    def in_flight_recorder() -> None:
+        with insitu.guard(last=20):
+            for _ in range(ROUNDS):
+                steps()
+
+    times = in_turn({"guard": in_guard, "last": in_flight_recorder}, effort.repeats(15))
+    yield Row(f"guard with last=20 / guard: {name}", times.ratio("last", "guard"), at_most(1.15))
 
 
 def guarded(effort: Effort, name: str, steps: Callable[[], None], target: float) -> Iterator[Row]:

@@ -23,6 +23,7 @@ TARGETS = [
     *(("overhead", f"functions + modules + stacks / untraced, {name}", "≤ 2.5") for name in MODELS),
     *(("overhead", f"everything on, forward + backward / tuned no-op floor, {name}", "≤ 1.5") for name in MODELS),
     ("guarding", "guard / record: GPT2, forward and backward", "≤ 1.35"),
+    ("guarding", "guard with last=20 / guard: GPT2, with SGD", "≤ 1.15"),
     *(("comparing", f"comparing 100,000 events, {name}", "≤ 5") for name in COMPARED),
     ("errors", "a torch error raised and caught in a session / alone", "≤ 2"),
     ("variables", "loop over a float, recorded / alone", "≤ 3"),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from insitu.store import load
     from insitu.store.run.run import Run
     from insitu.store.run.series import Series
+    from insitu.trace.crash import Crash
     from insitu.trace.diff import Cause, Diff, Difference
     from insitu.trace.explain.explanation import Explanation
     from insitu.trace.findings import Finding
@@ -42,6 +43,7 @@ __all__ = [
     "Call",
     "Cause",
     "ChoiceError",
+    "Crash",
     "Diff",
     "Difference",
     "Event",
@@ -100,6 +102,7 @@ _LATER = {
     "Explanation": "insitu.trace.explain.explanation",
     "Finding": "insitu.trace.findings",
     "Missing": "insitu.trace.missing",
+    "Crash": "insitu.trace.crash",
 }
 
 
