@@ -32,7 +32,6 @@ from insitu.trace.event import Call
 from insitu.trace.findings import Finding
 from insitu.trace.trace import Trace
 
-
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -304,6 +303,15 @@ def test_memory_is_bounded_over_two_thousand_steps(file: Path) -> None:
 
 
 def test_little_memory_keeps_fewer_steps_and_says_so(file: Path) -> None:
+    with pytest.raises(RuntimeError), insitu.guard(model := Net(), last=1000, to=file, memory="2MB"):
+        train(model, 600, fail_at(590))
+    trace, crash = crash_in(file)
+    assert 100 < crash.first < 590 and not crash.is_cut
+    assert steps_of(trace) == list(range(crash.first, 591))
+    assert "of the 1000 that were wanted: there was no memory for more" in insitu.view.render(trace)
+
+
+def test_values_that_have_no_room_cost_no_steps(file: Path) -> None:
     with (
         pytest.raises(RuntimeError),
         insitu.guard(model := nn.Linear(4, 2), last=20, to=file, memory="1MB", values="**"),
@@ -312,9 +320,10 @@ def test_little_memory_keeps_fewer_steps_and_says_so(file: Path) -> None:
             x = torch.randn(20_000, 4 if step < 29 else 5)
             model(x)
     trace, crash = crash_in(file)
-    assert crash.first > 10 and crash.count < 20
-    assert steps_of(trace) == list(range(crash.first, 30))
-    assert "there was no memory for more" in insitu.view.render(trace)
+    assert (crash.first, crash.count) == (10, 20) and 20 < crash.kept_from < 29
+    kept = [call.step for call in trace.find(kind="module") if call.inputs[0].kept is not None]
+    assert kept == list(range(crash.kept_from, 30))
+    assert f"what was kept of tensors before step {crash.kept_from} is gone" in insitu.view.render(trace)
 
 
 def test_no_tensor_is_kept_alive(file: Path) -> None:

@@ -18,6 +18,7 @@ CRASH = Crash(
     is_cut=True,
     with_statistics=(20,),
     call=7,
+    kept_from=19,
     findings=(CrashFinding("warning", "a.py:3: odd"),),
     stacks=(ThreadStack("MainThread", "sleep"),),
 )

@@ -56,6 +56,9 @@ def test_what_is_not_there_is_said() -> None:
     assert crash_contents(replace(whole, first=37, is_cut=True)).startswith(
         "step 37, without the beginning of step 37: there was no memory for it;"
     )
+    assert crash_contents(replace(whole, kept_from=30)).endswith(
+        "; what was kept of tensors before step 30 is gone: there was no memory for it"
+    )
     assert crash_contents(replace(whole, step=3, first=0)).startswith("steps 0 … 3; ")
 
 

@@ -74,15 +74,16 @@ class RingContents:
     """The events of the last steps. `step` is the step that runs, `first` the first that is there.
 
     `is_cut` says that the beginning of the first step had no room. `with_statistics` are the steps whose calls have
-    statistics of the moment at which they ran.
+    statistics of the moment at which they ran. From step `kept_from` on, all statistics and values are there that were
+    kept.
     """
 
     events: list[Event]
     first: int
     step: int
     is_cut: bool
-    has_room: bool
     with_statistics: tuple[int, ...]
+    kept_from: int
 
 
 class Ring:
@@ -97,7 +98,8 @@ class Ring:
         self.segments: deque[OldSegment] = deque()
         self.tensors: deque[StepTensors] = deque([StepTensors(0)])
         self._begins: deque[tuple[int, float]] = deque()  # the number of each step that is kept, and when it began
-        self._last_lost = -1  # the last step of which something had no room
+        self._last_lost = -1  # the last step of which calls had no room
+        self._last_without_tensors = -1  # the last step of which statistics or values had no room
         _rings.add(self)
 
     @property
@@ -169,7 +171,7 @@ class Ring:
                 self._last_lost = self.segments[0].last_step
                 self._drop_segment()
             elif oldest_tensors.size:
-                self._last_lost = max(self._last_lost, oldest_tensors.step)
+                self._last_without_tensors = oldest_tensors.step
                 self._drop_tensors()
             elif is_last:
                 return
@@ -198,6 +200,7 @@ class Ring:
         with self.lock:
             segments = [old.segment for old in self.segments]
             begins, step, lost = list(self._begins), self.step, self._last_lost
+            kept_from = self._last_without_tensors + 1
             kept = [StepTensors(each.step, dict(each.stats), dict(each.values)) for each in self.tensors]
         segments += [segment for segment in current if not is_taken(segment, segments)]
         decoder = make_decoder()
@@ -207,15 +210,14 @@ class Ring:
         for tensors in (late, *kept):
             attach(tensors, by_number, decoder.number)
         decoder.values.release()
-        oldest = max(0, step - self.last + 1)
-        first = min(step, max(oldest, lost + 1))
+        first = min(step, max(0, step - self.last + 1, lost + 1))
         return RingContents(
             [event for event in events if event.step >= first],
             first,
             step,
             is_cut=lost >= first,
-            has_room=lost < oldest,
-            with_statistics=tuple(each.step for each in kept if each.stats and each.step >= first),
+            with_statistics=tuple(each.step for each in kept if each.stats and each.step >= max(first, kept_from)),
+            kept_from=max(first, kept_from),
         )
 
 

@@ -242,6 +242,7 @@ class FlightRecorder:
             is_cut=found.is_cut,
             with_statistics=found.with_statistics,
             call=None if call is None else call.id,
+            kept_from=found.kept_from,
             findings=tuple(CrashFinding(each.severity, each.text) for each in findings),
             stacks=stacks,
         )

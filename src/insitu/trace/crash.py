@@ -31,8 +31,9 @@ class Crash:
     `kind` is "exception", "finding" (NaN or Inf), "spike" (of a loss), "sigterm" or "watchdog"; `text` says it in a
     line. `step` is the step that ran, `first` the first step in the file, `wanted` how many steps were to be kept;
     `is_cut` says that the first step lacks its beginning, because memory had no room. `with_statistics` are the steps
-    whose calls have statistics; those of other steps have them only where a tensor was still there. `call` is the id of
-    the call at fault, if it is known. `findings` are all that the guard has found so far.
+    whose calls have statistics; those of other steps have them only where a tensor was still there. Before step
+    `kept_from`, what was kept of tensors had no room. `call` is the id of the call at fault, if it is known. `findings`
+    are all that the guard has found so far, `stacks` what the threads did when a watchdog fired.
     """
 
     kind: CrashKind
@@ -43,6 +44,7 @@ class Crash:
     is_cut: bool = False
     with_statistics: tuple[int, ...] = ()
     call: int | None = None
+    kept_from: int = 0
     findings: tuple[CrashFinding, ...] = ()
     stacks: tuple[ThreadStack, ...] = ()
 
@@ -63,28 +65,32 @@ def crash_of(plain: Any) -> Crash | None:
     >>> crash_of(Crash("sigterm", "SIGTERM", 7, 3, 20).plain()).count
     5
     """
-    if not isinstance(plain, dict) or plain.get("kind") not in get_args(CrashKind):
+    if not isinstance(plain, dict) or not _has_fields(plain):
         return None
-    numbers: list[Any] = [plain.get(name) for name in ("step", "first", "wanted")]
-    steps: Any = plain.get("with_statistics")
-    call: Any = plain.get("call")
-    has_numbers = all(map(_is_number, numbers)) and (call is None or _is_number(call))
-    has_steps = isinstance(steps, list) and all(map(_is_number, steps))
-    if not (has_numbers and has_steps):
-        return None
-    step, first, wanted = numbers
     return Crash(
         plain["kind"],
         str(plain.get("text", "")),
-        step,
-        first,
-        wanted,
+        plain["step"],
+        plain["first"],
+        plain["wanted"],
         is_cut=plain.get("is_cut") is True,
-        with_statistics=tuple(steps),
-        call=call,
+        with_statistics=tuple(plain["with_statistics"]),
+        call=plain.get("call"),
+        kept_from=plain["kept_from"],
         findings=tuple(CrashFinding(*texts) for texts in _texts(plain.get("findings"), ("severity", "text"))),
         stacks=tuple(ThreadStack(*texts) for texts in _texts(plain.get("stacks"), ("name", "text"))),
     )
+
+
+def _has_fields(plain: dict[str, Any]) -> bool:
+    """Whether data has what no crash can be without."""
+    if plain.get("kind") not in get_args(CrashKind):
+        return False
+    steps: Any = plain.get("with_statistics")
+    numbers = [plain.get(name) for name in ("step", "first", "wanted", "kept_from")]
+    if plain.get("call") is not None:
+        numbers.append(plain["call"])
+    return isinstance(steps, list) and all(map(_is_number, [*numbers, *steps]))
 
 
 def _is_number(item: Any) -> bool:

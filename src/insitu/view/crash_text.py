@@ -43,7 +43,13 @@ def crash_contents(crash: Crash) -> str:
         steps += f", without the beginning of step {crash.first}: there was no memory for it"
     elif crash.count < min(crash.wanted, crash.step + 1):
         steps += f" of the {crash.wanted} that were wanted: there was no memory for more"
-    return f"{steps}; {_statistics_text(crash)}"
+    return f"{steps}; {_statistics_text(crash)}{_room_text(crash)}"
+
+
+def _room_text(crash: Crash) -> str:
+    if crash.kept_from <= crash.first:
+        return ""
+    return f"; what was kept of tensors before step {crash.kept_from} is gone: there was no memory for it"
 
 
 def _statistics_text(crash: Crash) -> str:
