@@ -256,7 +256,8 @@ class Termination:
     def forget(self) -> None:
         """Stop handling SIGTERM."""
         self.is_over = True
-        if signal.getsignal(signal.SIGTERM) is self:
+        current: Any = signal.getsignal(signal.SIGTERM)
+        if current is self:
             signal.signal(signal.SIGTERM, current_handler(self.previous))
 
 
