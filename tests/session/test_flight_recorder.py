@@ -357,9 +357,9 @@ def test_findings_are_those_of_a_guard_that_keeps_nothing(file: Path) -> None:
         torch.manual_seed(0)
         model = Net()
         with insitu.guard(model, action="record", **options) as guard:
-            old = torch.ones(4, requires_grad=True).exp()
+            old = torch.zeros(4, requires_grad=True) * 2
             train(model, 150)
-            (old - old).log().sum().backward()
+            old.log().sum().backward()
         return [finding.text for finding in guard.findings]
 
     with pytest.warns(insitu.InsituWarning, match="the last 20 steps"):
@@ -628,11 +628,16 @@ def test_watchdog_then_ctrl_c_leaves_both_files(tmp_path: Path) -> None:
         PROGRAM
         + textwrap.dedent(
             """
+            def stop(module, args):
+                if is_slow:
+                    print("sleeping", flush=True)
+                    time.sleep(60)
+
+            is_slow = False
+            model[1].register_forward_pre_hook(stop)
             with insitu.guard(model, last=4, watchdog=0.5):
                 for step in steps(50):
-                    if step == 30:
-                        print("sleeping", flush=True)
-                        time.sleep(60)
+                    is_slow = step == 30
             """
         )
     )
@@ -647,7 +652,10 @@ def test_watchdog_then_ctrl_c_leaves_both_files(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert "KeyboardInterrupt" in said and "the last 4 steps are in crash-2.h5" in said
-    assert crash_in(tmp_path / "crash.h5")[1].kind == "watchdog"
+    trace, crash = crash_in(tmp_path / "crash.h5")
+    assert (crash.kind, crash.step) == ("watchdog", 30)
+    assert "in stop" in crash.stacks[0].text and f"{os.sep}insitu{os.sep}" not in crash.stacks[0].text
+    assert trace.calls[-1].path == "1" and trace.calls[-1].duration is None
     assert crash_in(tmp_path / "crash-2.h5")[1].kind == "exception"
 
 
