@@ -267,6 +267,18 @@ def test_tensor_that_was_written_to_has_no_late_statistics(file: Path) -> None:
     assert tanh is not None and tanh.mean == pytest.approx(float(untouched[0]))
 
 
+def test_device_without_memory_costs_only_the_late_statistics(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **options: Any) -> None:
+        raise torch.OutOfMemoryError("no memory is left for a sum")
+
+    monkeypatch.setattr("insitu.capture.flight_checks.late_statistics", fail)
+    with pytest.raises(ValueError, match="stop"), insitu.guard(last=4, to=file):
+        kept = torch.ones(4).tanh()
+        raise ValueError("stop")
+    (call,) = crash_in(file)[0].find(name="tanh")
+    assert call.outputs[0].stats is None and kept.shape == (4,)
+
+
 def test_values_of_modules_are_kept_at_every_step(file: Path) -> None:
     seen: list[np.ndarray[Any, Any]] = []
     model = Net()
@@ -657,6 +669,42 @@ def test_watchdog_then_ctrl_c_leaves_both_files(tmp_path: Path) -> None:
     assert "in stop" in crash.stacks[0].text and f"{os.sep}insitu{os.sep}" not in crash.stacks[0].text
     assert trace.calls[-1].path == "1" and trace.calls[-1].duration is None
     assert crash_in(tmp_path / "crash-2.h5")[1].kind == "exception"
+
+
+def test_ranks_of_a_job_write_one_file_each(tmp_path: Path) -> None:
+    """The ranks are known to torch.distributed only; one of them fails, and the other waits for it."""
+    script = tmp_path / "ranks.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import datetime, sys
+            import torch, insitu
+            import torch.distributed as dist
+            from torch.nn.parallel import DistributedDataParallel
+
+            def main(rank):
+                wait = datetime.timedelta(seconds=30)
+                dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=2, timeout=wait)
+                torch.set_num_threads(1)
+                model = DistributedDataParallel(torch.nn.Linear(4, 2))
+                with insitu.guard(model, last=3, to="crash.h5"):
+                    for step in range(8):
+                        if rank == 1 and step == 6:
+                            raise ValueError("a bad batch")
+                        model(torch.randn(3, 4)).sum().backward()
+
+            if __name__ == "__main__":
+                torch.multiprocessing.spawn(main, nprocs=2)
+            """
+        )
+    )
+    command = [sys.executable, str(script), str(tmp_path / "store")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode != 0 and "a bad batch" in done.stderr
+    trace, crash = crash_in(tmp_path / "crash.rank1.h5")
+    assert (crash.kind, crash.text, crash.step) == ("exception", "ValueError: a bad batch", 5)
+    assert {event.rank for event in trace.events} == {1}
+    assert not (tmp_path / "crash.h5").exists()
 
 
 def test_child_of_a_fork_writes_nothing_and_dies_of_sigterm(tmp_path: Path) -> None:

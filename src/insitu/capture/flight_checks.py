@@ -8,6 +8,7 @@ nothing was written into them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -106,7 +107,8 @@ class FlightChecks(GuardChecks):
         late = StepTensors(self.ring.step)
         current = [self._current_segment(check) for check in list(self.checks)]
         for segment in current:
-            self._look_at_living(segment, late, reads_devices=reads_devices)
+            with suppress(Exception):  # such as no memory, which may be why the program ends
+                self._look_at_living(segment, late, reads_devices=reads_devices)
         return self.ring.contents(current, make_decoder, late)
 
     def _current_segment(self, check: ProbeChecks) -> Segment:
