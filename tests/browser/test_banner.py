@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.browser.conftest import Opened
 from tests.browser.runs import HOSTILE, training
 from tests.trace.explain.test_explanation_data import explanation
+from tests.trace.test_crash import CRASH
 from tests.view.build import Run, tensor
 
 from insitu.trace.explain.explanation import Explanation
@@ -82,3 +84,23 @@ def test_a_page_without_calls_says_so(open_page: Open) -> None:
     opened = open_page(page(training(1), steps=[9]))
     assert "No call was chosen" in opened(text)
     assert not opened("document.getElementById('search').checkVisibility()")
+
+
+def crashed(call: int | None) -> Trace:
+    trace = training(bad_from=None)
+    trace.about["crash"] = replace(CRASH, call=call, findings=()).plain()
+    return trace
+
+
+def test_a_page_of_last_steps_says_why_it_was_written_and_opens_at_the_call(open_page: Open) -> None:
+    call = training(bad_from=None).find(name="softmax")[-1]
+    opened = open_page(page(crashed(call.id)))
+    assert "Step 37, watchdog: no step for 5 s · steps 18 … 37" in opened(BANNER)
+    assert opened.selected.startswith("F.softmax")
+    assert not opened("document.querySelector('#banner pre').checkVisibility()")
+
+
+def test_stacks_are_open_if_no_call_is_to_blame(open_page: Open) -> None:
+    opened = open_page(page(crashed(None)))
+    more = "document.querySelector('#banner pre')"
+    assert opened(f"{more}.textContent") == "MainThread:\nsleep" and opened(f"{more}.checkVisibility()")

@@ -683,8 +683,8 @@ def test_ranks_of_a_job_write_one_file_each(tmp_path: Path) -> None:
             from torch.nn.parallel import DistributedDataParallel
 
             def main(rank):
-                wait = datetime.timedelta(seconds=30)
-                dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=2, timeout=wait)
+                wait, store = datetime.timedelta(seconds=30), f"file://{sys.argv[1]}"
+                dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2, timeout=wait)
                 torch.set_num_threads(1)
                 model = DistributedDataParallel(torch.nn.Linear(4, 2))
                 with insitu.guard(model, last=3, to="crash.h5"):
