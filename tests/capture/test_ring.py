@@ -23,9 +23,9 @@ def test_first_step_is_0_and_holds_what_was_before() -> None:
     ring = Ring(3, 10**6)
     assert ring.step == 0
     ring.begin_step()
-    assert (ring.step, ring.kept_steps) == (0, 1)
+    assert ring.step == 0
     ring.begin_step()
-    assert (ring.step, ring.kept_steps) == (1, 2)
+    assert ring.step == 1
 
 
 def test_old_steps_are_dropped() -> None:
@@ -37,7 +37,6 @@ def test_old_steps_are_dropped() -> None:
     assert [old.last_step for old in ring.segments] == [7, 8, 9]
     assert [tensors.step for tensors in ring.tensors] == [7, 8, 9]
     assert ring.bytes == 3 * (100 * 75 + 50)
-    assert ring.kept_steps == 3
 
 
 def test_bytes_are_bounded_even_within_one_step() -> None:
@@ -47,7 +46,7 @@ def test_bytes_are_bounded_even_within_one_step() -> None:
         ring.take_tape(probe_with(100), 0)
         ring.keep_values(1, KeptTensors((1,)), 5_000)
         assert ring.bytes <= 30_000
-    assert ring.kept_steps == 1
+    assert ring.segments or ring.tensors[-1].values
 
 
 def test_memory_drops_the_oldest_steps_first() -> None:
@@ -56,7 +55,6 @@ def test_memory_drops_the_oldest_steps_first() -> None:
         ring.begin_step()
         ring.take_tape(probe_with(100), 0)
     assert [old.last_step for old in ring.segments] == [6, 7, 8, 9]
-    assert ring.kept_steps == 4
 
 
 def test_one_step_of_twenty_has_statistics() -> None:

@@ -634,6 +634,25 @@ def test_watchdog_writes_the_stacks_and_the_program_goes_on(tmp_path: Path) -> N
     assert not (tmp_path / "crash-2.h5").exists()
 
 
+def test_watchdog_that_fires_before_the_first_step_fires_again(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        with insitu.guard(model, last=4, watchdog=0.5):
+            time.sleep(2)  # prepare the data
+            for step in steps(9):
+                if step == 6:
+                    time.sleep(2)
+        """,
+    )
+    assert done.returncode == 0
+    crashes = [crash_in(path)[1] for path in sorted(tmp_path.glob("*.h5"), key=os.path.getmtime)]
+    assert {crash.kind for crash in crashes} == {"watchdog"}
+    assert crashes[0].step == 0 and "prepare the data" in crashes[0].stacks[0].text
+    assert crashes[-1].step == 5 and len(crashes) <= 3
+    assert f"the last {crashes[-1].count} steps are in" in done.stderr
+
+
 def test_watchdog_then_ctrl_c_leaves_both_files(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(

@@ -107,12 +107,6 @@ class Ring:
         """Whether the calls of this step get statistics."""
         return self.steps_begun > 0 and self.step % STATISTICS_EVERY == 0
 
-    @property
-    def kept_steps(self) -> int:
-        """How many steps are there, the one that runs included."""
-        first = max(0, self.step - self.last + 1, self._last_lost + 1)
-        return max(1, self.step - first + 1)
-
     def begin_step(self) -> None:
         """Another step begins now."""
         with self.lock:

@@ -1,7 +1,8 @@
 """The flight recorder of a guard: the last steps of a program, written to a file when the run ends badly.
 
 Five events write a file, each the first time that it happens: an exception that ends the block, a finding of NaN or
-Inf, a spike of the loss, SIGTERM, and a watchdog. No event replaces the file of an earlier one.
+Inf, a spike of the loss, SIGTERM, and a watchdog, which may fire some times before it matters. No event replaces the
+file of an earlier one.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,13 +49,28 @@ if TYPE_CHECKING:
 PAGE = ".html"
 MOST_ON_PAGE = 50_000  # events of the last steps that are on the page; the file has all
 MOST_NAMES = 1000  # crash.h5, crash-2.h5, …
+# Of each kind of event, so many are written. A watchdog may fire while data is prepared, or a model is compiled.
+MOST_FILES: dict[CrashKind, int] = {"watchdog": 3}
 SPIKE = "spike"  # the kind of findings of which each is written, whatever its severity
+
+
+@dataclass(frozen=True)
+class CrashFile:
+    """A file that was written, and how many steps it has."""
+
+    path: Path
+    steps: int
+
+    @property
+    def text(self) -> str:
+        """Where the last steps are."""
+        return written_text(self.steps, shown_path(self.path))
 
 
 class FlightRecorder:
     """Keeps the last steps of one entry of a guard, and writes them.
 
-    `findings` are those of the guard so far, and `written` the files that it has written, by the kind of the event.
+    `findings` are those of the guard so far, and `written` how many files it has written for each kind of event.
     """
 
     def __init__(
@@ -61,7 +79,7 @@ class FlightRecorder:
         subject: nn.Module | None,
         say: Callable[[str], None],
         findings: Sequence[Finding],
-        written: dict[CrashKind, Path],
+        written: Counter[CrashKind],
     ) -> None:
         self._options, self._say, self._findings = options, say, findings
         self._written = written
@@ -109,42 +127,42 @@ class FlightRecorder:
 
     def report(self, finding: Finding, report: Callable[[Finding], None]) -> None:
         """Write the last steps if a finding is serious, and let the guard report it; then say where they are."""
-        path = self._write_finding(finding)
-        if path is None:
+        file = self._write_finding(finding)
+        if file is None:
             report(finding)
             return
         try:
             report(finding)
         except NonFiniteError as error:
-            add_text(error, self._text(path))
+            add_text(error, file.text)
             raise
-        self._say(self._text(path))
+        self._say(file.text)
 
-    def _write_finding(self, finding: Finding) -> Path | None:
+    def _write_finding(self, finding: Finding) -> CrashFile | None:
         is_spike = str(finding.kind) == SPIKE
         if not is_spike and finding.severity != "error":
             return None
         kind: CrashKind = "spike" if is_spike else "finding"
-        path = self._write(kind, first_line(finding.text), finding=finding)
-        if path is not None:
+        file = self._write(kind, first_line(finding.text), finding=finding)
+        if file is not None:
             self._places.add(finding.place)
-        return path
+        return file
 
     def end(self, error: BaseException | None, findings: Sequence[Finding]) -> None:
         """The block ends, with these findings: write the last steps if it ends badly, and say where they are."""
         for finding in findings:
-            path = self._write_finding(finding)
-            if path is not None:
-                self._say(self._text(path))
+            file = self._write_finding(finding)
+            if file is not None:
+                self._say(file.text)
         has_more_to_say = error is not None and ends_badly(error) and not self._has_file(error)
         if error is None or not has_more_to_say:
             return
-        path = self._write("exception", error_line(error), error=error)
-        if path is None:
+        file = self._write("exception", error_line(error), error=error)
+        if file is None:
             return
-        add_text(error, self._text(path))
+        add_text(error, file.text)
         if isinstance(error, SystemExit):  # whose notes nobody prints
-            self._say(self._text(path))
+            self._say(file.text)
 
     def _has_file(self, error: BaseException) -> bool:
         """Whether the file of a finding is that of the exception, too: the guard has raised it."""
@@ -152,16 +170,16 @@ class FlightRecorder:
         return finding is not None and finding.place in self._places
 
     def _on_termination(self) -> None:
-        path = self._write("sigterm", "SIGTERM arrived")
-        if path is not None:
-            self._say(self._text(path))
+        file = self._write("sigterm", "SIGTERM arrived")
+        if file is not None:
+            self._say(file.text)
 
     def _on_silence(self, seconds: float) -> None:
         """The watchdog fires, in a thread of its own; the program goes on."""
         text = f"no step for {seconds:.3g} s"
-        path = self._write("watchdog", text, stacks=thread_stacks())
-        if path is not None:
-            self._say(f"{text}: {self._text(path)}")
+        file = self._write("watchdog", text, stacks=thread_stacks())
+        if file is not None:
+            self._say(f"{text}: {file.text}")
 
     # The file.
 
@@ -173,21 +191,22 @@ class FlightRecorder:
         error: BaseException | None = None,
         finding: Finding | None = None,
         stacks: tuple[ThreadStack, ...] = (),
-    ) -> Path | None:
-        """Write the last steps, once for each kind of event; the file, or None if there is none."""
+    ) -> CrashFile | None:
+        """Write the last steps, if this kind of event was not written before; None if nothing is written."""
         if os.getpid() != self._pid:  # the child of a fork leaves it to its parent
             return None
         with self._lock, SignalShield():
-            if kind in self._written or self._recorder is None:
+            if self._recorder is None or self._written[kind] >= MOST_FILES.get(kind, 1):
                 return None
             try:
                 trace = self._trace(kind, text, error, finding, stacks)
-                path = self._written[kind] = self._save(trace)
+                path = self._save(trace)
+                self._written[kind] += 1
             except Exception as own:
                 self._recorder.trouble("writing the last steps", own)
                 return None
             self._save_page(trace, path)
-            return path
+            return CrashFile(path, trace.crash.count if trace.crash is not None else 0)
 
     def _trace(
         self,
@@ -272,9 +291,6 @@ class FlightRecorder:
         except Exception as own:
             assert self._recorder is not None
             self._recorder.trouble("making the page of the last steps", own)
-
-    def _text(self, path: Path) -> str:
-        return written_text(self.ring.kept_steps, shown_path(path))
 
 
 def ends_badly(error: BaseException) -> bool:

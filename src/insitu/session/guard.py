@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
@@ -121,7 +120,7 @@ class Guard(Session["GuardEntry"]):
         self._places: dict[tuple[object, ...], Finding] = {}
         self._times: Counter[Finding] = Counter()
         self.findings: list[Finding] = []
-        self._crash_files: dict[CrashKind, Path] = {}
+        self._crash_files: Counter[CrashKind] = Counter()
 
     def __enter__(self) -> Guard:
         self.enter(sys._getframe(1))
