@@ -21,10 +21,11 @@ from insitu.capture.guard.cut import cut_before
 from insitu.capture.guard.facts import facts_of, input_values, own_tensors
 from insitu.capture.guard.loss_inputs import loss_inputs
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
+from insitu.capture.guard.places import place_of, site_at
+from insitu.capture.guard.steps import StepLogic
 from insitu.capture.guard.weights import Sample, Totals, Weight, dense_grad
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.names import innermost_module
-from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.torch_internals import DisableTorchFunction
 from insitu.trace.event import Call, Site
 from insitu.trace.findings import Finding, LeftoverGradient, NonFiniteUpdate
@@ -52,6 +53,7 @@ class Training:
         self._passes = 0
         self._totals = Totals()
         self._loss_inputs: tuple[LossInput, ...] = ()
+        self._steps = StepLogic(checks, self._checks_here, model, trouble)
         self._cut: Call | None = None  # where the graph is cut, so that parameters get no gradient
 
     def start(self, undo: ExitStack) -> None:
@@ -59,6 +61,7 @@ class Training:
         with DisableTorchFunction():  # modes of others are not to see this
             self._see_model()
         self._checks.on_backward = self._on_backward
+        self._steps.start(undo)
         undo.callback(register_optimizer_step_pre_hook(self._before_step).remove)
         undo.callback(register_optimizer_step_post_hook(self._after_step).remove)
 
@@ -114,6 +117,7 @@ class Training:
     def _begin_backward(self, probe: Probe) -> None:
         for optimizer in self._optimizers.values():
             optimizer.begin_backward()
+        self._steps.begin_backward()
         if is_due(self._passes) and probe.check is not None:
             for _, parameter in own_tensors(probe):
                 probe.check.hooks.look_at(parameter)
@@ -126,6 +130,7 @@ class Training:
         if is_sampled:
             self._see_model()
         self._weights.update_missing()
+        self._steps.end_backward(probe, at, self._weights.parameters(), is_sampled=is_sampled)
         if self._passes == 1:
             self._find_loss_inputs(probe, at)
         if self._passes == SECOND:
@@ -158,7 +163,7 @@ class Training:
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         try:
             with DisableTorchFunction():
-                self._begin_step(optimizer)
+                self._begin_step(optimizer, sys._getframe(1))
             calls_model = any(map(callable, (*args, *kwargs.values())))
             if not calls_model:
                 self._pause(sys._getframe(1))
@@ -170,7 +175,7 @@ class Training:
         for check in self._checks_here():
             check.pause.begin(frame)
 
-    def _begin_step(self, optimizer: Any) -> None:
+    def _begin_step(self, optimizer: Any, frame: FrameType) -> None:
         steps = self._see_optimizer(optimizer)
         is_sampled = is_due(steps.steps)
         if is_sampled:
@@ -180,6 +185,7 @@ class Training:
             weight.has_optimizer = True
         self._weights.update_missing()
         steps.begin_step(optimizer)
+        self._steps.begin_step(optimizer, steps, frame, is_sampled=is_sampled)
         if is_sampled:
             self._totals.add(Sample(weights).total)
 
@@ -190,7 +196,7 @@ class Training:
             return known
         if not self._optimizers:
             self._totals = Totals()  # those without an optimizer are other gradients
-        steps = self._optimizers[id(optimizer)] = OptimizerSteps(optimizer)
+        steps = self._optimizers[id(optimizer)] = OptimizerSteps(optimizer, self._steps.ownership.creation_of(optimizer))
         return steps
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -203,6 +209,7 @@ class Training:
             with DisableTorchFunction():
                 finding = self._update(optimizer, steps)
                 steps.leave(parameters_of(optimizer))
+                self._steps.end_step(optimizer)
         except Exception as error:
             self._trouble("looking at an optimizer", error)
         if finding is not None:
@@ -250,16 +257,24 @@ class Training:
     def _history(self) -> TrainingHistory:
         """The training as plain data."""
         trained = self._trained()
+        optimizers = self._optimizers.values()
         return TrainingHistory(
             parameters=tuple(self._parameter_histories(trained)),
-            optimizers=tuple(steps.history() for steps in self._optimizers.values()),
+            optimizers=tuple(steps.history() for steps in optimizers),
             passes=self._passes,
             first_norms=tuple(self._totals.first),
             largest_norm=self._totals.largest,
             has_model=self._has_model,
             cut=self._cut,
             loss_inputs=self._loss_inputs,
+            late=self._steps.ownership.late(optimizers, self._gap()),
+            steps_seen=self._steps.history(self._optimizers, self._paths()),
         )
+
+    def _gap(self) -> dict[str, Tensor]:
+        """The parameters, by path, that got a gradient and that no optimizer has."""
+        found = ((path, weight, parameter) for path, weight, parameter in self._checked_weights())
+        return {path: each for path, weight, each in found if weight.has_gradient and not weight.has_optimizer}
 
     def _parameter_histories(self, trained: set[int]) -> Iterator[ParameterHistory]:
         has_stepped = any(steps.steps for steps in self._optimizers.values())
@@ -304,7 +319,19 @@ class Training:
             inside = set(map(id, module.parameters()))
             if inside & known:
                 trained |= inside
-        return trained
+        return trained | self._replaced()
+
+    def _replaced(self) -> set[int]:
+        """The ids of parameters that look like those of an optimizer which get no gradient: others took their place."""
+        gap = self._gap()
+        late = self._steps.ownership.late(self._optimizers.values(), gap)
+        if late is None:
+            return set()
+        idle = [shape for steps in self._optimizers.values() for shape in steps.idle]
+        found = [gap[path] for path in late.paths]
+        if sorted(idle) != sorted(tuple(each.shape) for each in found):
+            return set()
+        return set(map(id, found))
 
     def _called_modules(self) -> Iterator[nn.Module]:
         for check in self._checks.checks:
@@ -353,6 +380,10 @@ class Weights:
             weight.has_gradient = is_served(weight.ref())
         self.missing = [weight for weight in self.missing if not weight.has_gradient]
 
+    def parameters(self) -> Iterator[Tensor | None]:
+        """Every parameter; None for one that is gone."""
+        return (weight.ref() for weight in self._by_id.values())
+
     def missing_ids(self) -> set[int]:
         """The ids of the parameters that require a gradient and have not got one."""
         parameters = (weight.ref() for weight in self.missing)
@@ -384,9 +415,4 @@ def is_due(count: int) -> bool:
 
 def site_here() -> Site | None:
     """The line of the user's code that is being executed."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if not is_hidden(frame.f_code.co_filename):
-            return Sites().chain((frame.f_code, frame.f_lasti), None)
-        frame = frame.f_back
-    return None
+    return site_at(place_of(sys._getframe(1))[:2])
