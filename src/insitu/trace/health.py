@@ -288,7 +288,13 @@ def loss_mistakes(training: TrainingHistory) -> Iterator[Finding]:
     for each in training.loss_inputs:
         mistake = each.mistake
         if mistake is not None:
-            yield LossMistake(call=each.source, site=each.source.site, loss=each.loss, mistake=mistake)
+            yield LossMistake(
+                call=each.source,
+                site=each.source.site,
+                loss=each.loss,
+                mistake=mistake,
+                definition=each.definition,
+            )
 
 
 def paths_of(parameters: Iterable[ParameterHistory]) -> tuple[str, ...]:

@@ -288,14 +288,20 @@ def _(finding: LossMistake) -> str:
     loss = called(finding.loss)
     if finding.mistake == "batch":
         return f"{_callee(finding)} normalizes over the batch, and {loss} takes one distribution for each sample"
+    if finding.mistake == "scores":
+        return f"{loss} gets scores from {_callee(finding)}, and takes logarithms of probabilities"
     return f"{loss} gets probabilities from {_callee(finding)}, and computes them itself"
 
 
 @evidence.register
 def _(finding: LossMistake) -> Iterator[EvidenceLine]:
     yield EvidenceLine("loss", f"{_place(finding.loss.site)}{called(finding.loss)}")
+    if finding.definition is not None:
+        yield EvidenceLine("made", f"{_place(finding.definition)}{safe(_code(finding.definition.text))}")
     if finding.mistake == "batch":
         yield EvidenceLine("why", "each sample is a row: use dim=-1")
+    elif finding.mistake == "scores":
+        yield EvidenceLine("why", "apply log_softmax before it, or use cross_entropy")
     else:
         yield EvidenceLine("why", "leave the call out, and pass the scores to the loss")
 
@@ -512,6 +518,11 @@ def _written(site: Site | None) -> str:
 def _source(site: Site) -> str:
     """The expression at a place or, where its columns are not known, the line."""
     return _written(site) or site.text.strip()
+
+
+def _code(line: str) -> str:
+    """A line without its comment, as far as can be told without reading the quotes in it."""
+    return line.partition("  #")[0].strip().rstrip(",")
 
 
 def _at(site: Site | None) -> str:

@@ -12,10 +12,12 @@ from torch import Tensor, nn
 from insitu.capture.explain.reading import Reading
 from insitu.capture.guard.accumulation import Accumulation
 from insitu.capture.guard.clipping import clip_before_unscaling
+from insitu.capture.guard.data import broadcast_pairs, byte_input
 from insitu.capture.guard.evaluation import Modes, Window
+from insitu.capture.guard.facts import input_values
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
 from insitu.capture.guard.ownership import Ownership, Trouble
-from insitu.trace.step_health import ScaledClip, StepHistory
+from insitu.trace.step_health import BroadcastPair, ByteInput, ScaledClip, StepHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +39,9 @@ class StepLogic:
         self._stepping: list[int] = []  # the optimizers that step, one inside the other, by their ids
         self._since: Window | None = None  # what follows the last backward pass
         self._clip: ScaledClip | None = None
+        self._has_data = False  # whether the data of the first backward pass was looked at
+        self._bytes: ByteInput | None = None
+        self._broadcasts: tuple[BroadcastPair, ...] = ()
 
     def start(self, undo: ExitStack) -> None:
         """Listen to what is not on the tape."""
@@ -57,9 +62,16 @@ class StepLogic:
         if is_sampled:
             reading = Reading(probe.tape)
             try:
-                self._accumulation.look_at_loss(reading, at, is_scaled=self._checks.is_scaled)
+                self._look_at_pass(reading, at)
             finally:
                 reading.close()
+
+    def _look_at_pass(self, reading: Reading, at: int) -> None:
+        self._accumulation.look_at_loss(reading, at, is_scaled=self._checks.is_scaled)
+        if not self._has_data:
+            self._has_data = True
+            self._bytes = byte_input(reading)
+            self._broadcasts = tuple(broadcast_pairs(reading, input_values(reading, at)))
 
     # Steps.
 
@@ -120,4 +132,6 @@ class StepLogic:
             shared=tuple(self.ownership.shared(optimizers.values(), paths)),
             accumulations=tuple(self._accumulation.histories(optimizers)),
             clip=self._clip,
+            bytes=self._bytes,
+            broadcasts=self._broadcasts,
         )
