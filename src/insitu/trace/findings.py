@@ -297,11 +297,12 @@ class FrozenParameters(Finding):
 
 @dataclass(frozen=True, slots=True)
 class OptimizerPlace:
-    """An optimizer, its largest learning rate, and where it was made, if that is known."""
+    """An optimizer, its largest learning rate, and where it and the schedule of the rate were made, if that is known."""
 
     name: str
     site: Site | None = None
     rate: float = 0.0
+    schedule: Site | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)

@@ -66,7 +66,7 @@ class ParameterHistory:
 class OptimizerHistory:
     """An optimizer in a training: `stale_steps` used gradients of earlier steps too, to which `place` added.
 
-    `site` is where it was made, if that was after the guard began.
+    `site` is where it was made, and `schedule` where that of its learning rate was, if that was after the guard began.
     """
 
     name: str
@@ -75,6 +75,7 @@ class OptimizerHistory:
     stale_steps: int = 0
     place: Call | None = None
     site: Site | None = None
+    schedule: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class TrainingHistory:
     @property
     def optimizers_that_step(self) -> Iterator[OptimizerPlace]:
         """The optimizers that stepped, and where they were made."""
-        return (OptimizerPlace(each.name, each.site, each.rate) for each in self.optimizers if each.steps)
+        return (OptimizerPlace(each.name, each.site, each.rate, each.schedule) for each in self.optimizers if each.steps)
 
     @property
     def has_several_steps(self) -> bool:

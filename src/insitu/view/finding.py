@@ -315,6 +315,8 @@ def _(finding: OptimizerGap | StuckParameters) -> Iterator[EvidenceLine]:
     for place in finding.optimizers[:MOST_OPTIMIZERS]:
         if place.site is not None:
             yield EvidenceLine("made", f"{_place(place.site)}{_optimizer(place)}")
+        if place.schedule is not None and not place.rate:
+            yield EvidenceLine("rate", f"{_place(place.schedule)}{safe(_source(place.schedule))}")
 
 
 @sentence.register

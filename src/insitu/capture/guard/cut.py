@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
+from itertools import chain, islice
 
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.guard.facts import input_values
 from insitu.capture.tensors import Value
 from insitu.trace.event import Call
 
+MOST_CALLS = 1 << 12  # that are looked at where no call leads to the losses
+
 
 def cut_before(reading: Reading, losses: Iterable[Value], missing: Container[int]) -> Call | None:
     """The call nearest to the losses behind which parameters get no gradient; None where no call on the tape cuts.
 
-    `missing` holds the ids of those parameters.
+    `missing` holds the ids of those parameters. Where no such call leads to the losses, the values have left torch and
+    came back, as NumPy arrays or numbers: then it is the first call that takes them out.
     """
     search = ParameterSearch(reading, missing)
-    for at in producers(reading, losses, set()):
+    for at in chain(producers(reading, losses, set()), islice(reading.before(len(reading.tape)), MOST_CALLS)):
         inputs = with_gradient(input_values(reading, at))
-        is_cut = inputs and not with_gradient(values(reading.result(at)))
+        is_cut = inputs and not with_gradient(values(reading.result(at))) and not reading.callee_facts(at).runs_backward
         if is_cut and search.is_behind(inputs):
             return reading.call(at)
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.finite import is_finite
@@ -116,6 +116,14 @@ def own_tensors(probe: Probe) -> Iterator[tuple[str, Tensor]]:
         for name, tensor in tensors.items():
             if tensor is not None:
                 yield join(callee.path, name), tensor
+
+
+def outermost_modules(probe: Probe) -> Iterator[tuple[str, nn.Module]]:
+    """The modules that were called and are not known to be in another one, with their paths."""
+    for callee in list(probe.names.callees.values()):
+        module = callee.ref()
+        if callee.anchor is None and module is not None:
+            yield callee.path, module
 
 
 def module_chain(reading: Reading, at: int) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 Method = Callable[..., Any]
 # Gets the object whose method is called, and the arguments.
@@ -84,3 +85,4 @@ loss_scaling = HeardMethod(GradScaler, "scale", overrides=True)
 mode_change = HeardMethod(nn.Module, "train")
 parameter_assignment = HeardMethod(nn.Module, "register_parameter")
 optimizer_creation = HeardMethod(Optimizer, "__init__")
+schedule_creation = HeardMethod(LRScheduler, "__init__")

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from insitu.capture.finite import is_finite, total
-from insitu.capture.guard.places import Moment
+from insitu.capture.guard.places import BEFORE, Moment
 from insitu.capture.torch_internals import version_counter
 from insitu.trace.event import Call
 from insitu.trace.health import OptimizerHistory
@@ -37,7 +37,8 @@ class OptimizerSteps:
     """The steps of an optimizer; `bad` are the ids of its parameters that are known not to be finite.
 
     `moved` are the ids of those that had a gradient at a step, `idle` the shapes of those that had none at the last
-    one, and `returns` says how often it stepped after another optimizer. `groups` are the ids of its groups.
+    one, and `returns` says how often it stepped after another optimizer. `groups` are the ids of its groups. `made` and
+    `schedule` say when it, and the schedule of its learning rate, were made.
     """
 
     def __init__(self, optimizer: Any, made: Moment) -> None:
@@ -47,6 +48,7 @@ class OptimizerSteps:
         self.moved: set[int] = set()
         self.idle: list[tuple[int, ...]] = []
         self.returns = 0
+        self.schedule = BEFORE
         self.name = type(optimizer).__name__
         self.bad = {id(parameter) for parameter in parameters_of(optimizer) if not is_finite(parameter)}
         self.steps = 0
@@ -110,7 +112,8 @@ class OptimizerSteps:
 
     def history(self) -> OptimizerHistory:
         """The steps as plain data."""
-        return OptimizerHistory(self.name, self.steps, self.rate, self._stale_steps, self._place, self.made.site)
+        sites = (self.made.site, self.schedule.site)
+        return OptimizerHistory(self.name, self.steps, self.rate, self._stale_steps, self._place, *sites)
 
 
 def parameters_of(optimizer: Any) -> list[Tensor]:

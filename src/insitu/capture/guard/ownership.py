@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from insitu.capture.guard.heard import optimizer_creation, parameter_assignment
+from insitu.capture.guard.heard import optimizer_creation, parameter_assignment, schedule_creation
 from insitu.capture.guard.optimizers import OptimizerSteps
 from insitu.capture.guard.places import BEFORE, Moment, place_of
 from insitu.trace.step_health import LateParameters, SharedParameters
@@ -31,6 +31,7 @@ class Ownership:
         self._trouble = trouble
         self._count = 0
         self._made: weakref.WeakKeyDictionary[Any, Moment] = weakref.WeakKeyDictionary()
+        self._schedules: weakref.WeakKeyDictionary[Any, Moment] = weakref.WeakKeyDictionary()
         self._assigned: dict[int, tuple[weakref.ref[Tensor], Moment]] = {}
         self._last: OptimizerSteps | None = None
 
@@ -38,6 +39,7 @@ class Ownership:
         """Listen to what is made from now on."""
         optimizer_creation.listen(self._on_optimizer, undo)
         parameter_assignment.listen(self._on_parameter, undo)
+        schedule_creation.listen(self._on_schedule, undo)
 
     def creation_of(self, optimizer: Any) -> Moment:
         """When an optimizer was made."""
@@ -50,6 +52,7 @@ class Ownership:
         self._last = steps
         if is_sampled:
             steps.see_moved(optimizer)
+            steps.schedule = self._schedules.get(optimizer, BEFORE)
 
     @staticmethod
     def shared(optimizers: Iterable[OptimizerSteps], paths: dict[int, str]) -> Iterator[SharedParameters]:
@@ -89,6 +92,13 @@ class Ownership:
             self._made[optimizer] = self._moment(optimizer)
         except Exception as error:
             self._trouble("looking at a new optimizer", error)
+
+    def _on_schedule(self, schedule: Any, args: Any, kwargs: Any) -> None:
+        try:
+            optimizer = next(iter((*args, *kwargs.values())))
+            self._schedules[optimizer] = self._moment(schedule)
+        except Exception as error:
+            self._trouble("looking at a new schedule", error)
 
     def _on_parameter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         try:

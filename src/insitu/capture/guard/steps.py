@@ -14,7 +14,7 @@ from insitu.capture.guard.accumulation import Accumulation
 from insitu.capture.guard.clipping import clip_before_unscaling
 from insitu.capture.guard.data import broadcast_pairs, byte_input
 from insitu.capture.guard.evaluation import Modes, Window
-from insitu.capture.guard.facts import input_values
+from insitu.capture.guard.facts import input_values, outermost_modules
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
 from insitu.capture.guard.ownership import Ownership, Trouble
 from insitu.trace.step_health import BroadcastPair, ByteInput, ScaledClip, StepHistory
@@ -116,10 +116,7 @@ class StepLogic:
             yield "", self._model
             return
         for check in self._checks_here():
-            for callee in list(check.probe.names.callees.values()):
-                module = callee.ref()
-                if callee.anchor is None and module is not None:
-                    yield callee.path, module
+            yield from outermost_modules(check.probe)
 
     # The end.
 

@@ -7,6 +7,7 @@ not at every step.
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from types import FrameType
@@ -18,7 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from insitu.capture.explain.reading import Reading
 from insitu.capture.finite import finiteness_of, first_bad, is_finite
 from insitu.capture.guard.cut import cut_before
-from insitu.capture.guard.facts import facts_of, input_values, own_tensors
+from insitu.capture.guard.facts import facts_of, input_values, outermost_modules, own_tensors
 from insitu.capture.guard.loss_inputs import loss_inputs
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
 from insitu.capture.guard.places import place_of, site_at
@@ -31,6 +32,7 @@ from insitu.trace.event import Call, Site
 from insitu.trace.findings import Finding, LeftoverGradient, NonFiniteUpdate
 from insitu.trace.health import ParameterHistory, TrainingHistory, health_findings
 from insitu.trace.loss_input import LossInput
+from insitu.trace.step_health import LateParameters
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import GuardChecks, ProbeChecks
@@ -53,6 +55,9 @@ class Training:
         self._passes = 0
         self._totals = Totals()
         self._loss_inputs: tuple[LossInput, ...] = ()
+        self._departures = Departures(self._keep_history, trouble)
+        self._departed: dict[str, ParameterHistory] = {}  # parameters of models that are gone
+        self._late: LateParameters | None = None
         self._steps = StepLogic(checks, self._checks_here, model, trouble)
         self._cut: Call | None = None  # where the graph is cut, so that parameters get no gradient
 
@@ -62,6 +67,7 @@ class Training:
             self._see_model()
         self._checks.on_backward = self._on_backward
         self._steps.start(undo)
+        undo.callback(self._departures.clear)
         undo.callback(register_optimizer_step_pre_hook(self._before_step).remove)
         undo.callback(register_optimizer_step_post_hook(self._after_step).remove)
 
@@ -83,6 +89,9 @@ class Training:
         for _, tensor in self._called_tensors(self._checks_here()):
             if isinstance(tensor, nn.Parameter):
                 self._weights.see(tensor)
+        self._weights.name(self._paths(), self._trained())
+        for check in self._checks_here():
+            self._departures.await_each(module for _, module in outermost_modules(check.probe))
 
     @staticmethod
     def _called_tensors(checks: list[ProbeChecks]) -> Iterator[tuple[str, Tensor]]:
@@ -256,20 +265,24 @@ class Training:
 
     def _history(self) -> TrainingHistory:
         """The training as plain data."""
-        trained = self._trained()
-        optimizers = self._optimizers.values()
+        self._keep_history()
         return TrainingHistory(
-            parameters=tuple(self._parameter_histories(trained)),
-            optimizers=tuple(steps.history() for steps in optimizers),
+            parameters=tuple(self._departed.values()),
+            optimizers=tuple(steps.history() for steps in self._optimizers.values()),
             passes=self._passes,
             first_norms=tuple(self._totals.first),
             largest_norm=self._totals.largest,
             has_model=self._has_model,
             cut=self._cut,
             loss_inputs=self._loss_inputs,
-            late=self._steps.ownership.late(optimizers, self._gap()),
-            steps_seen=self._steps.history(self._optimizers, self._paths()),
+            late=self._late,
+            steps_seen=self._steps.history(self._optimizers, self._weights.paths() | self._paths()),
         )
+
+    def _keep_history(self) -> None:
+        """Keep what is known about the parameters: a model is about to go, or the guard ends."""
+        self._late = self._steps.ownership.late(self._optimizers.values(), self._gap()) or self._late
+        self._departed |= {each.path: each for each in self._parameter_histories(self._trained())}
 
     def _gap(self) -> dict[str, Tensor]:
         """The parameters, by path, that got a gradient and that no optimizer has."""
@@ -289,7 +302,7 @@ class Training:
                 has_changed=is_unlikely_fixed or weight.has_changed(parameter),
                 is_matrix=parameter.dim() > 1,
                 is_layer=not parameter.requires_grad and self._is_layer(path),
-                is_trained=id(parameter) in trained,
+                is_trained=weight.is_trained or id(parameter) in trained,
                 peak=weight.peak,
                 norm=weight.norm,
                 share=weight.share,
@@ -298,7 +311,7 @@ class Training:
 
     def _checked_weights(self) -> Iterator[tuple[str, Weight, Tensor]]:
         """The weights that are still there and are not allowed to be wrong, with their paths."""
-        for key, path in self._paths().items():
+        for key, path in (self._weights.paths() | self._paths()).items():
             weight = self._weights.get(key)
             if weight is None or self._checks.is_allowed("", path):
                 continue
@@ -374,6 +387,16 @@ class Weights:
         """The ids of the parameters that an optimizer has."""
         return {key for key, weight in self._by_id.items() if weight.has_optimizer}
 
+    def name(self, paths: dict[int, str], trained: set[int]) -> None:
+        """Remember the paths of the parameters, by id, and which of them are trained."""
+        for key, path in paths.items():
+            if key in self._by_id:
+                self._by_id[key].path, self._by_id[key].is_trained = path, key in trained
+
+    def paths(self) -> dict[int, str]:
+        """The paths of the parameters, by id, as far as they are remembered."""
+        return {key: weight.path for key, weight in self._by_id.items() if weight.path}
+
     def update_missing(self) -> None:
         """Look which of the missing gradients are there by now."""
         for weight in self.missing:
@@ -388,6 +411,34 @@ class Weights:
         """The ids of the parameters that require a gradient and have not got one."""
         parameters = (weight.ref() for weight in self.missing)
         return {id(each) for each in parameters if each is not None and each.requires_grad}
+
+
+class Departures:
+    """Tells that one of some modules is about to go: its parts and parameters are still there at that moment."""
+
+    def __init__(self, tell: Callable[[], None], trouble: Callable[[str, Exception], None]) -> None:
+        self._tell, self._trouble = tell, trouble
+        self._awaited: dict[int, weakref.ref[nn.Module]] = {}
+
+    def await_each(self, modules: Iterable[nn.Module]) -> None:
+        """Wait for the end of modules."""
+        for module in modules:
+            known = self._awaited.get(id(module))
+            if known is None or known() is not module:
+                self._awaited[id(module)] = weakref.ref(module, self._on_end)
+
+    def clear(self) -> None:
+        """Wait no more."""
+        self._awaited.clear()
+
+    def _on_end(self, ref: weakref.ref[nn.Module]) -> None:
+        if not self._awaited:
+            return
+        try:
+            with DisableTorchFunction():
+                self._tell()
+        except Exception as error:
+            self._trouble("looking at a model that goes", error)
 
 
 def paths_by_id(named: Iterable[tuple[str, Tensor]]) -> dict[int, str]:
