@@ -14,7 +14,7 @@ from insitu.capture.explain.reading import Reading
 from insitu.capture.guard.cut import producers
 from insitu.capture.guard.facts import input_values
 from insitu.capture.guard.optimizers import LeftGradient, OptimizerSteps
-from insitu.capture.guard.places import place_of, site_at
+from insitu.capture.guard.places import Place, place_of, site_at
 from insitu.capture.tensors import Value
 from insitu.capture.torch_internals import version_counter
 from insitu.trace.event import Call, Site
@@ -30,11 +30,13 @@ SPLITS = frozenset({"split", "chunk", "tensor_split", "split_with_sizes"})
 
 @dataclass(slots=True)
 class SampledLosses:
-    """The losses of the backward passes that were looked at; `other` counts those that are not a plain mean."""
+    """The losses of the backward passes that were looked at; `other` counts those that are not a plain mean.
 
-    means: int = 0
+    `places` are those of all backward passes.
+    """
+
     other: int = 0
-    sites: set[tuple[str, int]] = field(default_factory=set)
+    places: set[Place] = field(default_factory=set)
     loss: Call | None = None
     backward: Call | None = None
     has_split: bool = False
@@ -56,9 +58,10 @@ class Accumulation:
         if self._left is not None and self._left.current_version() != self._left.version:
             self._left, self._added = None, 0
 
-    def end_backward(self, parameters: Iterable[Tensor | None]) -> None:
-        """A backward pass has ended: whether it has added to the gradient of the one before."""
+    def end_backward(self, place: Place, parameters: Iterable[Tensor | None]) -> None:
+        """A backward pass, which was run at a place, has ended: whether it has added to the gradient of the last."""
         left = self._left
+        self._losses.places.add(place)
         if left is None:
             self._left = gradient_of(parameters)
             self._added = int(self._left is not None)
@@ -68,6 +71,11 @@ class Accumulation:
             self._left = replace(left, version=version)
             self._added += 1
 
+    @property
+    def is_growing(self) -> bool:
+        """Whether the last pass has added to the gradient of the one before."""
+        return self._added > 1
+
     def look_at_loss(self, reading: Reading, at: int, *, is_scaled: bool) -> None:
         """Look how the loss of a backward pass was reduced."""
         losses = self._losses
@@ -75,12 +83,8 @@ class Accumulation:
         if mean is None:
             losses.other += 1
             return
-        losses.means += 1
-        backward = reading.call(at)
-        if backward.site is not None:
-            losses.sites.add((backward.site.file, backward.site.line))
         if losses.backward is None:
-            losses.backward, losses.loss = backward, reading.call(mean)
+            losses.backward, losses.loss = reading.call(at), reading.call(mean)
             losses.has_split = has_split(reading, input_values(reading, at))
 
     def begin_step(self, key: int, frame: FrameType, *, is_scaled: bool) -> None:
@@ -105,7 +109,7 @@ class Accumulation:
                 steps=counts.total(),
                 usual_steps=counts.most_common(1)[0][1],
                 rewritten_steps=self._rewritten[key],
-                has_other_losses=bool(losses.other) or len(losses.sites) > 1,
+                has_other_losses=bool(losses.other) or len(losses.places) > 1,
                 has_split=losses.has_split,
                 optimizers=len(self._counts),
                 backward=losses.backward,
@@ -165,9 +169,15 @@ def has_split(reading: Reading, losses: Iterable[Value]) -> bool:
     for count, at in enumerate(producers(reading, losses, set())):
         if count == MOST_DISTANT:
             return False
-        if operation_at(reading, at).base in SPLITS:
+        if operation_at(reading, at).base in SPLITS and is_over_rows(reading, at):
             return True
     return False
+
+
+def is_over_rows(reading: Reading, at: int) -> bool:
+    """Whether a call splits a tensor along its first dimension."""
+    dims = [reading.kwargs(at).get("dim", 0), *reading.args(at)[2:3]]
+    return not any(dims)
 
 
 def operation_at(reading: Reading, at: int) -> Operation:

@@ -56,10 +56,11 @@ class StepLogic:
 
     def end_backward(self, probe: Probe, at: int, parameters: Iterable[Tensor | None], *, is_sampled: bool) -> None:
         """A backward pass has ended."""
-        self._accumulation.end_backward(parameters)
+        self._accumulation.end_backward(tuple(probe.tape.frames(at)[:2]), parameters)
         if probe.check is not None:
             self._since = Window(probe.check, probe.check.gone + at)
-        if is_sampled:
+        is_worth_a_look = self._accumulation.is_growing or not self._has_data
+        if is_sampled and is_worth_a_look:
             reading = Reading(probe.tape)
             try:
                 self._look_at_pass(reading, at)
@@ -67,7 +68,8 @@ class StepLogic:
                 reading.close()
 
     def _look_at_pass(self, reading: Reading, at: int) -> None:
-        self._accumulation.look_at_loss(reading, at, is_scaled=self._checks.is_scaled)
+        if self._accumulation.is_growing:
+            self._accumulation.look_at_loss(reading, at, is_scaled=self._checks.is_scaled)
         if not self._has_data:
             self._has_data = True
             self._bytes = byte_input(reading)
