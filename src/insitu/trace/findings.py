@@ -59,10 +59,10 @@ class Finding:
     `kind` is "nan" or "inf" for a call that produced it, in the `phase` "forward" or "backward"; "incoming" for NaN or
     Inf that no checked call produced; "update" for what an optimizer wrote into a parameter. About training: "missing"
     (parameters that never got a gradient), "vanishing", "exploding", "unchanged" (parameters), "accumulated" (gradients
-    that were not set to zero or not divided), "loss" (a loss that gets something else than it takes), "mode" (training or
-    evaluation mode at the wrong time), "optimizer" (which parameters it moves, and how), "data". `call` is the call at fault,
-    `site` its line, `path` its module, or a parameter. `severity` is "error" for a finding that a guard raises,
-    "warning" or "info".
+    that were not set to zero or not divided), "loss" (a loss that gets something else than it takes), "mode" (training
+    or evaluation mode at the wrong time), "optimizer" (which parameters it moves, and how), "data". `call` is the call
+    at fault, `site` its line, `path` its module, or a parameter. `severity` is "error" for a finding that a guard
+    raises, "warning" or "info".
 
     >>> NonFiniteGradient(kind="nan", path="head", node="SqrtBackward0").phase
     'backward'
@@ -297,7 +297,7 @@ class FrozenParameters(Finding):
 
 @dataclass(frozen=True, slots=True)
 class OptimizerPlace:
-    """An optimizer, its largest learning rate, and where it and the schedule of the rate were made, if that is known."""
+    """An optimizer, its largest learning rate, and where it and the schedule of the rate were made, if known."""
 
     name: str
     site: Site | None = None
@@ -345,7 +345,8 @@ class LossMistake(Finding):
     """A loss gets something else than it takes: `call` made the input of the loss what it must not be.
 
     `loss` is the call of the loss. `mistake` is "probabilities" where the loss takes scores or their logarithms,
-    "scores" where it takes logarithms of probabilities, or "batch" if the call normalizes over the batch. `definition` is where the module was made that ran the call.
+    "scores" where it takes logarithms of probabilities, or "batch" if the call normalizes over the batch. `definition`
+    is where the module was made that ran the call.
     """
 
     loss: Call

@@ -24,7 +24,7 @@ from insitu.trace.findings import (
     VanishingGradients,
 )
 from insitu.trace.loss_input import LossInput
-from insitu.trace.step_health import LateParameters, StepHistory, step_findings
+from insitu.trace.step_health import NO_STEPS, LateParameters, StepHistory, step_findings
 
 VANISHED = 1e-6  # of the largest gradient, element by element
 EXPLODED = 1e5  # times the norm of the weight itself
@@ -84,7 +84,7 @@ class TrainingHistory:
 
     `has_model` says that the parameters are those of a model that the user named; `cut` is the call that cuts the graph
     between the losses and parameters without a gradient, if it is known. `loss_inputs` are what the losses got.
-    `late` are parameters that no optimizer has because they were assigned later. `steps_seen` is the logic of the steps.
+    `late` are parameters that no optimizer has because they were assigned later; `steps_seen` is the logic of steps.
     """
 
     parameters: tuple[ParameterHistory, ...] = ()
@@ -96,7 +96,7 @@ class TrainingHistory:
     cut: Call | None = None
     loss_inputs: tuple[LossInput, ...] = ()
     late: LateParameters | None = None
-    steps_seen: StepHistory = StepHistory()
+    steps_seen: StepHistory = NO_STEPS
 
     @property
     def steps(self) -> int:
@@ -111,7 +111,9 @@ class TrainingHistory:
     @property
     def optimizers_that_step(self) -> Iterator[OptimizerPlace]:
         """The optimizers that stepped, and where they were made."""
-        return (OptimizerPlace(each.name, each.site, each.rate, each.schedule) for each in self.optimizers if each.steps)
+        return (
+            OptimizerPlace(each.name, each.site, each.rate, each.schedule) for each in self.optimizers if each.steps
+        )
 
     @property
     def has_several_steps(self) -> bool:

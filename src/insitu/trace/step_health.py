@@ -21,7 +21,7 @@ from insitu.trace.step_findings import (
     UnscaledPixels,
 )
 
-FEWEST_SAMPLES = 2  # steps in evaluation mode, or turns of two optimizers, that are no accident
+FEWEST_SAMPLES = 2  # steps in evaluation mode, or turns of two optimizers, that count
 ALMOST_ALWAYS = 0.9  # of all steps of an optimizer
 # Parts of the names of optimizers that divide a gradient by its own size: a factor changes nothing there.
 ADAPTIVE = ("ada", "rms", "rprop", "lion", "lamb", "lars", "muon", "shampoo", "soap", "sophia", "prodigy", "novograd")
@@ -60,7 +60,7 @@ class LastEvaluation:
 
 @dataclass(frozen=True, slots=True)
 class SharedParameters:
-    """The parameters that two optimizers moved; `counts` says how many each has, `returns` how often they took turns."""
+    """The parameters that two optimizers moved; `counts` says how many each has, `returns` how often they alternate."""
 
     paths: tuple[str, ...]
     optimizers: tuple[str, str]
@@ -138,6 +138,9 @@ class StepHistory:
     clip: ScaledClip | None = None
     bytes: ByteInput | None = None
     broadcasts: tuple[BroadcastPair, ...] = ()
+
+
+NO_STEPS = StepHistory()
 
 
 def step_findings(history: StepHistory) -> Iterator[Finding]:

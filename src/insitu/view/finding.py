@@ -398,7 +398,9 @@ def _(finding: UnscaledPixels) -> str:
 
 @evidence.register
 def _(finding: UnscaledPixels) -> Iterator[EvidenceLine]:
-    yield EvidenceLine("in", f"{_place(finding.layer.site)}{called(finding.layer)} got {tensor(finding.facts)}", finding.facts)
+    yield EvidenceLine(
+        "in", f"{_place(finding.layer.site)}{called(finding.layer)} got {tensor(finding.facts)}", finding.facts
+    )
     yield EvidenceLine("from", f"{_place(finding.site)}{_callee(finding)}: divide by 255")
 
 

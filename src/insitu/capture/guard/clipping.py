@@ -1,4 +1,4 @@
-"""Gradients that are clipped while they are scaled: the calls between a backward pass and a step, read from the tape."""
+"""Gradients that are clipped while they are scaled: the calls from a backward pass to a step, on the tape."""
 
 from __future__ import annotations
 

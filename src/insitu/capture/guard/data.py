@@ -91,7 +91,7 @@ def are_byte_numbers(tensor: Tensor, *, is_known: bool) -> bool:
     is_in_range = lowest >= 0 and LARGE_BYTE <= highest <= BYTE
     if not is_in_range or not bool((part == part.round()).all()):
         return False
-    return is_known or len(part.unique()) >= MANY_BYTES
+    return is_known or len(set(part.tolist())) >= MANY_BYTES
 
 
 def is_normalized(reading: Reading, layer: int) -> bool:

@@ -1,4 +1,4 @@
-"""Methods of torch that a guard listens to: each is replaced while there are listeners, and is the original again after.
+"""Methods of torch that a guard listens to: each is replaced while there are listeners.
 
 None of them is on the hot path: a loss is scaled, a model changes its mode, an optimizer or a parameter is made.
 """
@@ -76,6 +76,7 @@ class HeardMethod:
 
 def subclasses(kind: type) -> Iterable[type]:
     """Every class that inherits from a class."""
+    other: type
     for other in type.__subclasses__(kind):
         yield other
         yield from subclasses(other)

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from insitu.capture.finite import is_finite, total
-from insitu.capture.guard.places import BEFORE, Moment
+from insitu.capture.guard.places import BEFORE, Occurrence
 from insitu.capture.torch_internals import version_counter
 from insitu.trace.event import Call
 from insitu.trace.health import OptimizerHistory
@@ -41,7 +41,7 @@ class OptimizerSteps:
     `schedule` say when it, and the schedule of its learning rate, were made.
     """
 
-    def __init__(self, optimizer: Any, made: Moment) -> None:
+    def __init__(self, optimizer: Any, made: Occurrence) -> None:
         self.ref = weakref.ref(optimizer)
         self.made = made
         self.groups = set(map(id, optimizer.param_groups))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from insitu.capture.guard.heard import optimizer_creation, parameter_assignment, schedule_creation
 from insitu.capture.guard.optimizers import OptimizerSteps
-from insitu.capture.guard.places import BEFORE, Moment, place_of
+from insitu.capture.guard.places import BEFORE, Occurrence, place_of
 from insitu.trace.step_health import LateParameters, SharedParameters
 
 Trouble = Callable[[str, Exception], None]
@@ -30,9 +30,9 @@ class Ownership:
     def __init__(self, trouble: Trouble) -> None:
         self._trouble = trouble
         self._count = 0
-        self._made: weakref.WeakKeyDictionary[Any, Moment] = weakref.WeakKeyDictionary()
-        self._schedules: weakref.WeakKeyDictionary[Any, Moment] = weakref.WeakKeyDictionary()
-        self._assigned: dict[int, tuple[weakref.ref[Tensor], Moment]] = {}
+        self._made: weakref.WeakKeyDictionary[Any, Occurrence] = weakref.WeakKeyDictionary()
+        self._schedules: weakref.WeakKeyDictionary[Any, Occurrence] = weakref.WeakKeyDictionary()
+        self._assigned: dict[int, tuple[weakref.ref[Tensor], Occurrence]] = {}
         self._last: OptimizerSteps | None = None
 
     def start(self, undo: ExitStack) -> None:
@@ -41,7 +41,7 @@ class Ownership:
         parameter_assignment.listen(self._on_parameter, undo)
         schedule_creation.listen(self._on_schedule, undo)
 
-    def creation_of(self, optimizer: Any) -> Moment:
+    def creation_of(self, optimizer: Any) -> Occurrence:
         """When an optimizer was made."""
         return self._made.get(optimizer, BEFORE)
 
@@ -81,7 +81,7 @@ class Ownership:
             return None
         return LateParameters(tuple(late), min(late.values(), key=NUMBER).site)
 
-    def _assignment_of(self, parameter: Tensor) -> Moment:
+    def _assignment_of(self, parameter: Tensor) -> Occurrence:
         ref, moment = self._assigned.get(id(parameter), (None, BEFORE))
         if ref is not None and ref() is parameter:
             return moment
@@ -108,6 +108,6 @@ class Ownership:
         except Exception as error:
             self._trouble("looking at a new parameter", error)
 
-    def _moment(self, owner: Any) -> Moment:
+    def _moment(self, owner: Any) -> Occurrence:
         self._count += 1
-        return Moment(self._count, place_of(sys._getframe(CALLER + 1), beyond=owner))
+        return Occurrence(self._count, place_of(sys._getframe(CALLER + 1), beyond=owner))

@@ -16,7 +16,7 @@ Place = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Occurrence:
     """When and where something happened; `number` orders the moments, and 0 is before the guard began."""
 
     number: int = 0
@@ -28,7 +28,7 @@ class Moment:
         return site_at(self.place)
 
 
-BEFORE = Moment()
+BEFORE = Occurrence()
 
 
 def place_of(frame: FrameType | None, *, beyond: Any = None) -> Place:

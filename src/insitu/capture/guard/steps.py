@@ -30,7 +30,11 @@ class StepLogic:
     """Collects the facts of steps; `checks_here` returns the checks of the guard in this thread."""
 
     def __init__(
-        self, checks: GuardChecks, checks_here: Callable[[], list[ProbeChecks]], model: nn.Module | None, trouble: Trouble
+        self,
+        checks: GuardChecks,
+        checks_here: Callable[[], list[ProbeChecks]],
+        model: nn.Module | None,
+        trouble: Trouble,
     ) -> None:
         self._checks, self._checks_here, self._model = checks, checks_here, model
         self.ownership = Ownership(trouble)

@@ -205,7 +205,9 @@ class Training:
             return known
         if not self._optimizers:
             self._totals = Totals()  # those without an optimizer are other gradients
-        steps = self._optimizers[id(optimizer)] = OptimizerSteps(optimizer, self._steps.ownership.creation_of(optimizer))
+        steps = self._optimizers[id(optimizer)] = OptimizerSteps(
+            optimizer, self._steps.ownership.creation_of(optimizer)
+        )
         return steps
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
