@@ -15,6 +15,7 @@ from insitu.capture.guard.cut import producers
 from insitu.capture.guard.facts import input_values
 from insitu.capture.guard.optimizers import LeftGradient, OptimizerSteps
 from insitu.capture.guard.places import Place, place_of, site_at
+from insitu.capture.guard.sampling import is_due
 from insitu.capture.tensors import Value
 from insitu.capture.torch_internals import version_counter
 from insitu.trace.event import Call, Site
@@ -46,7 +47,8 @@ class Accumulation:
     """Counts the backward passes that add to the same gradient before an optimizer uses it."""
 
     def __init__(self) -> None:
-        self._added = 0
+        self._added = 0  # passes whose gradients are added up now
+        self._growths = 0  # passes that have added to others, in all
         self._left: LeftGradient | None = None
         self._counts: dict[int, Counter[int]] = {}
         self._rewritten: Counter[int] = Counter()
@@ -70,11 +72,12 @@ class Accumulation:
         if version is not None and version > left.version:
             self._left = replace(left, version=version)
             self._added += 1
+            self._growths += 1
 
     @property
-    def is_growing(self) -> bool:
-        """Whether the last pass has added to the gradient of the one before."""
-        return self._added > 1
+    def is_due(self) -> bool:
+        """Whether the last pass has added to the gradient of the one before, and its loss is to be looked at."""
+        return self._added > 1 and is_due(self._growths - 1)
 
     def look_at_loss(self, reading: Reading, at: int, *, is_scaled: bool) -> None:
         """Look how the loss of a backward pass was reduced."""

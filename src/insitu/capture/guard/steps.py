@@ -58,13 +58,12 @@ class StepLogic:
         """A backward pass begins."""
         self._accumulation.begin_backward()
 
-    def end_backward(self, probe: Probe, at: int, parameters: Iterable[Tensor | None], *, is_sampled: bool) -> None:
+    def end_backward(self, probe: Probe, at: int, parameters: Iterable[Tensor | None]) -> None:
         """A backward pass has ended."""
         self._accumulation.end_backward(tuple(probe.tape.frames(at)[:2]), parameters)
         if probe.check is not None:
             self._since = Window(probe.check, probe.check.gone + at)
-        is_worth_a_look = self._accumulation.is_growing or not self._has_data
-        if is_sampled and is_worth_a_look:
+        if self._accumulation.is_due or not self._has_data:
             reading = Reading(probe.tape)
             try:
                 self._look_at_pass(reading, at)
@@ -72,7 +71,7 @@ class StepLogic:
                 reading.close()
 
     def _look_at_pass(self, reading: Reading, at: int) -> None:
-        if self._accumulation.is_growing:
+        if self._accumulation.is_due:
             self._accumulation.look_at_loss(reading, at, is_scaled=self._checks.is_scaled)
         if not self._has_data:
             self._has_data = True

@@ -23,6 +23,7 @@ from insitu.capture.guard.facts import facts_of, input_values, outermost_modules
 from insitu.capture.guard.loss_inputs import loss_inputs
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
 from insitu.capture.guard.places import place_of, site_at
+from insitu.capture.guard.sampling import is_due
 from insitu.capture.guard.steps import StepLogic
 from insitu.capture.guard.weights import Sample, Totals, Weight, dense_grad
 from insitu.capture.modules import get_ident, patch
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from insitu.capture.probe import Probe
 
 SECOND = 2  # the backward pass after which to ask why parameters have no gradient
-FIRST = 4  # steps that are all looked at; then it is those that are powers of two, and each EVERY-th
-EVERY = 64
 
 
 class Training:
@@ -139,7 +138,7 @@ class Training:
         if is_sampled:
             self._see_model()
         self._weights.update_missing()
-        self._steps.end_backward(probe, at, self._weights.parameters(), is_sampled=is_sampled)
+        self._steps.end_backward(probe, at, self._weights.parameters())
         if self._passes == 1:
             self._find_loss_inputs(probe, at)
         if self._passes == SECOND:
@@ -458,12 +457,6 @@ def is_served(parameter: Tensor | None) -> bool:
     if parameter is None:
         return True
     return parameter.is_leaf and parameter.grad is not None
-
-
-def is_due(count: int) -> bool:
-    """Whether to look at the gradients of this step."""
-    is_power_of_two = not count & (count - 1)
-    return count < FIRST or is_power_of_two or count % EVERY == 0
 
 
 def site_here() -> Site | None:
