@@ -44,17 +44,20 @@ class SourceLine:
 
 def construction(source: ModuleSource) -> SourceLine | None:
     """The line that makes a module; None if it is not known, or could be several."""
-    for scopes in (_class_scopes(source.classes[:1]), _class_scopes(source.classes[1:]), _file_scopes(source.files)):
-        found = _only_construction(source, list(scopes))
+    for classes in (source.classes[:1], source.classes[1:]):
+        found = _only_construction(source, list(_class_scopes(classes)), is_enough=True)
         if found is not None:
             return found
-    return None
+    return _only_construction(source, list(_file_scopes(source.files)), is_enough=not source.classes)
 
 
-def _only_construction(source: ModuleSource, scopes: Sequence[tuple[str, ast.AST]]) -> SourceLine | None:
+def _only_construction(
+    source: ModuleSource, scopes: Sequence[tuple[str, ast.AST]], *, is_enough: bool
+) -> SourceLine | None:
+    """The only call in some scopes, if that `is_enough`, or the only one at the place of the module."""
     calls = [(file, call) for file, scope in scopes for call in _calls(scope, source.kind)]
-    ways = (calls, [(file, call) for file, call in calls if _is_part(source, scopes, call)])
-    for found in ways:
+    parts = [(file, call) for file, call in calls if _is_part(source, scopes, call)]
+    for found in (calls if is_enough else [], parts):
         if len(found) == 1:
             file, call = found[0]
             return SourceLine(file, call.lineno)
