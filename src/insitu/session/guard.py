@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from insitu.capture.guard.check import GuardChecks, names
-from insitu.capture.guard.heard import loss_scaling
+from insitu.capture.guard.scaling import scaling
 from insitu.capture.guard.training import Training
 from insitu.capture.recorder import Recorder
 from insitu.errors import NonFiniteError, PatternError, SubjectError, brief, choose, tell
@@ -173,7 +173,8 @@ class GuardEntry(Entry):
         self.training = Training(subject, checks, self.recorder.trouble)
         with ExitStack() as undo:
             undo.callback(checks.stop)
-            loss_scaling.listen(checks.remember_scaling, undo)
+            scaling.begin(checks.remember_scaling)
+            undo.callback(scaling.end, checks.remember_scaling)
             self.recorder.start(frame)
             undo.callback(self.recorder.stop)
             self.training.start(undo)

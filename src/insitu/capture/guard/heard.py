@@ -1,18 +1,17 @@
 """Methods of torch that a guard listens to: each is replaced while there are listeners.
 
-None of them is on the hot path: a loss is scaled, a model changes its mode, an optimizer or a parameter is made.
+None of them is on the hot path: a model changes its mode, a parameter, an optimizer or a schedule is made.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import wraps
 from typing import Any
 
 from torch import nn
-from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -22,13 +21,14 @@ Listener = Callable[[Any, tuple[Any, ...], dict[str, Any]], None]
 
 
 class HeardMethod:
-    """Tells listeners that a method of a class begins; `overrides` says that those of its subclasses count, too."""
+    """Tells listeners that a method of a class begins."""
 
-    def __init__(self, owner: type, name: str, *, overrides: bool = False) -> None:
-        self._owner, self._name, self._overrides = owner, name, overrides
+    def __init__(self, owner: type, name: str) -> None:
+        self._owner, self._name = owner, name
         self._lock = threading.RLock()
         self._listeners: tuple[Listener, ...] = ()
-        self._replaced: list[tuple[type, Method, Method]] = []
+        self._original: Method | None = None
+        self._replacement: Method | None = None
 
     def listen(self, listener: Listener, undo: ExitStack) -> None:
         """Tell a listener of the calls, until everything is undone."""
@@ -45,26 +45,16 @@ class HeardMethod:
                 self._restore()
 
     def _replace(self) -> None:
-        for owner in self._owners():
-            original = vars(owner)[self._name]
-            replacement = self._replacement(original)
-            self._replaced.append((owner, original, replacement))
-            setattr(owner, self._name, replacement)
+        self._original = vars(self._owner)[self._name]
+        self._replacement = self._telling(self._original)
+        setattr(self._owner, self._name, self._replacement)
 
     def _restore(self) -> None:
-        for owner, original, replacement in self._replaced:
-            if vars(owner).get(self._name) is replacement:  # else somebody else has replaced it since
-                setattr(owner, self._name, original)
-        self._replaced.clear()
+        if vars(self._owner).get(self._name) is self._replacement:  # else somebody else has replaced it since
+            setattr(self._owner, self._name, self._original)
+        self._original = self._replacement = None
 
-    def _owners(self) -> list[type]:
-        """The classes that have a method of their own."""
-        owners = [self._owner]
-        if self._overrides:
-            owners += subclasses(self._owner)
-        return [owner for owner in owners if callable(vars(owner).get(self._name))]
-
-    def _replacement(self, original: Method) -> Method:
+    def _telling(self, original: Method) -> Method:
         @wraps(original)
         def heard(self_: Any, /, *args: Any, **kwargs: Any) -> Any:
             for listener in self._listeners:
@@ -74,15 +64,6 @@ class HeardMethod:
         return heard
 
 
-def subclasses(kind: type) -> Iterable[type]:
-    """Every class that inherits from a class."""
-    other: type
-    for other in type.__subclasses__(kind):
-        yield other
-        yield from subclasses(other)
-
-
-loss_scaling = HeardMethod(GradScaler, "scale", overrides=True)
 mode_change = HeardMethod(nn.Module, "train")
 parameter_assignment = HeardMethod(nn.Module, "register_parameter")
 optimizer_creation = HeardMethod(Optimizer, "__init__")
