@@ -22,6 +22,7 @@ from insitu.trace.step_findings import (
     BroadcastLoss,
     ClippedWhileScaled,
     EvaluatedTraining,
+    InvertedMask,
     TrainingModeEvaluation,
     TwoOptimizers,
     UndividedAccumulation,
@@ -424,6 +425,53 @@ def test_pairs_of_predictions_are_healthy() -> None:
         return F.softplus(-(predicted - predicted[:, 0]) * order).mean()
 
     assert regression(ranked) == []
+
+
+class Words(nn.Module):
+    """Embeds words and takes those that a mask keeps."""
+
+    def __init__(self, pool: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.embed, self.head, self.pool = nn.Embedding(9, 4, padding_idx=0), nn.Linear(4, 3), pool
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.head(self.pool(self.embed(words), words))
+
+
+def masked(pool: Callable[[Tensor, Tensor], Tensor]) -> list[Finding]:
+    def run(model: nn.Module) -> None:
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(4):
+            words = torch.randint(1, 9, (8, 5))
+            words[:, 3:] = 0
+            optimizer.zero_grad()
+            F.cross_entropy(model(words), torch.randint(3, (8,))).backward()
+            optimizer.step()
+
+    return [each for each in findings(run, Words(pool)) if isinstance(each, InvertedMask)]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (
+            lambda x, words: (x * (words != 0).float()[..., None]).sum(1),
+            lambda x, words: (x * (words == 0).float()[..., None]).sum(1),
+        ),
+        (
+            lambda x, words: x.masked_fill((words == 0).unsqueeze(-1), -9.0).amax(1),
+            lambda x, words: x.masked_fill((words != 0).unsqueeze(-1), -9.0).amax(1),
+        ),
+        (
+            lambda x, words: (x * (1 - (words == 0).long())[..., None]).sum(1),
+            lambda x, words: (x * (~(words != 0))[..., None]).sum(1),
+        ),
+    ],
+)
+def test_a_mask_that_keeps_the_padding_is_found(right: Any, wrong: Any) -> None:
+    (finding,) = masked(wrong)
+    assert "keeps the padding (0)" in finding.text and finding.site is not None
+    assert masked(right) == []
 
 
 # Cuts, and what a guard leaves behind.

@@ -8,7 +8,8 @@ Finding
 ├── UndividedAccumulation   the gradients of several mean losses are added up, and nobody divides them
 ├── ClippedWhileScaled      gradients are clipped before a scaler has unscaled them
 ├── UnscaledPixels          bytes go into a layer as they are
-└── BroadcastLoss           a loss compares each prediction with each target
+├── BroadcastLoss           a loss compares each prediction with each target
+└── InvertedMask            a mask keeps the padding and drops the rest
 """
 
 from __future__ import annotations
@@ -94,3 +95,12 @@ class BroadcastLoss(Finding):
     shapes: tuple[tuple[int | str, ...], ...]
     result: tuple[int | str, ...]
     kind: FindingKind = "loss"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class InvertedMask(Finding):
+    """`call` made a mask that keeps nothing but the `padding` of an embedding when `use` applies it."""
+
+    use: Call
+    padding: int
+    kind: FindingKind = "data"

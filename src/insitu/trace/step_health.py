@@ -15,6 +15,7 @@ from insitu.trace.step_findings import (
     BroadcastLoss,
     ClippedWhileScaled,
     EvaluatedTraining,
+    InvertedMask,
     TrainingModeEvaluation,
     TwoOptimizers,
     UndividedAccumulation,
@@ -127,6 +128,15 @@ class BroadcastPair:
 
 
 @dataclass(frozen=True, slots=True)
+class PaddingMask:
+    """A mask that keeps nothing but the padding: the comparison that made it, and the call that used it."""
+
+    comparison: Call
+    use: Call
+    padding: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepHistory:
     """What was seen of the steps of a training."""
 
@@ -138,6 +148,7 @@ class StepHistory:
     clip: ScaledClip | None = None
     bytes: ByteInput | None = None
     broadcasts: tuple[BroadcastPair, ...] = ()
+    masks: tuple[PaddingMask, ...] = ()
 
 
 NO_STEPS = StepHistory()
@@ -258,6 +269,13 @@ def broadcast_losses(history: StepHistory) -> Iterator[Finding]:
         yield BroadcastLoss(call=pair.call, site=pair.call.site, shapes=pair.shapes, result=pair.result)
 
 
+def inverted_masks(history: StepHistory) -> Iterator[Finding]:
+    """Masks that are the wrong way round."""
+    for mask in history.masks:
+        comparison = mask.comparison
+        yield InvertedMask(call=comparison, site=comparison.site, use=mask.use, padding=mask.padding)
+
+
 STEP_CHECKS: tuple[Callable[[StepHistory], Iterator[Finding]], ...] = (
     evaluated_training,
     active_dropout,
@@ -267,4 +285,5 @@ STEP_CHECKS: tuple[Callable[[StepHistory], Iterator[Finding]], ...] = (
     clipped_while_scaled,
     unscaled_pixels,
     broadcast_losses,
+    inverted_masks,
 )

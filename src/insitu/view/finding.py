@@ -37,6 +37,7 @@ from insitu.trace.step_findings import (
     BroadcastLoss,
     ClippedWhileScaled,
     EvaluatedTraining,
+    InvertedMask,
     TrainingModeEvaluation,
     TwoOptimizers,
     UndividedAccumulation,
@@ -85,6 +86,7 @@ def _(finding: MissingGradients) -> Iterator[str]:
 @lines.register(ClippedWhileScaled)
 @lines.register(UnscaledPixels)
 @lines.register(BroadcastLoss)
+@lines.register(InvertedMask)
 def _(finding: Finding) -> Iterator[str]:
     yield f"{_place(finding.site)}{sentence(finding)}"
     yield from map(str, evidence(finding))
@@ -413,6 +415,17 @@ def _(finding: BroadcastLoss) -> str:
 @evidence.register
 def _(finding: BroadcastLoss) -> Iterator[EvidenceLine]:
     yield EvidenceLine("why", "give both the same shape: squeeze(-1) the prediction, or unsqueeze(-1) the target")
+
+
+@sentence.register
+def _(finding: InvertedMask) -> str:
+    return f"the mask {_callee(finding)} keeps the padding ({finding.padding}), and drops all that counts"
+
+
+@evidence.register
+def _(finding: InvertedMask) -> Iterator[EvidenceLine]:
+    yield EvidenceLine("use", f"{_place(finding.use.site)}{called(finding.use)}")
+    yield EvidenceLine("why", "the mask is the wrong way round: negate the comparison")
 
 
 def _optimizer(place: OptimizerPlace) -> str:

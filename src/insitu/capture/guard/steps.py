@@ -15,9 +15,10 @@ from insitu.capture.guard.clipping import clip_before_unscaling
 from insitu.capture.guard.data import broadcast_pairs, byte_input
 from insitu.capture.guard.evaluation import Modes, Window
 from insitu.capture.guard.facts import input_values, outermost_modules
+from insitu.capture.guard.masks import padding_masks
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
 from insitu.capture.guard.ownership import Ownership, Trouble
-from insitu.trace.step_health import BroadcastPair, ByteInput, ScaledClip, StepHistory
+from insitu.trace.step_health import BroadcastPair, ByteInput, PaddingMask, ScaledClip, StepHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,7 @@ class StepLogic:
         self._has_data = False  # whether the data of the first backward pass was looked at
         self._bytes: ByteInput | None = None
         self._broadcasts: tuple[BroadcastPair, ...] = ()
+        self._masks: tuple[PaddingMask, ...] = ()
 
     def start(self, undo: ExitStack) -> None:
         """Listen to what is not on the tape."""
@@ -76,6 +78,7 @@ class StepLogic:
         if not self._has_data:
             self._has_data = True
             self._bytes = byte_input(reading)
+            self._masks = tuple(padding_masks(reading))
             self._broadcasts = tuple(broadcast_pairs(reading, input_values(reading, at)))
 
     # Steps.
@@ -136,4 +139,5 @@ class StepLogic:
             clip=self._clip,
             bytes=self._bytes,
             broadcasts=self._broadcasts,
+            masks=self._masks,
         )
