@@ -43,13 +43,15 @@ class TensorOperand:
     """A tensor that went into a call: its facts, with statistics where it could be read, and its name.
 
     `producer` is the call that returned the tensor. `source` is the call that computed its numbers: it is found behind
-    calls that only move numbers (indexing, reshaping, `1 - x`).
+    calls that only move numbers (indexing, reshaping, `1 - x`). `cut` is the call that cut off the labels that count,
+    where a loss ignores all labels of the tensor.
     """
 
     facts: TensorFacts
     name: str = ""
     producer: Call | None = None
     source: Call | None = None
+    cut: Call | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)

@@ -20,6 +20,8 @@ WRONG_BEFORE = {
 SOFTMAXES = ("softmax", "log_softmax")
 SCORES = ("linear", "matmul", "addmm", "conv2d")  # what a last layer computes: numbers of any size
 LOSSES = frozenset(WRONG_BEFORE)
+IGNORING = frozenset({"cross_entropy", "nll_loss"})  # the losses that leave out a label, by its number
+IGNORED = -100  # unless they are told another one
 SUSPICIOUS = frozenset((*SOFTMAXES, "sigmoid", *SCORES))  # what may be a mistake before a loss
 
 
@@ -50,6 +52,11 @@ class LossInput:
         """Whether a softmax over the rows of a matrix normalizes its columns: each row is a sample."""
         shape = _shape(self.source.result)
         return len(shape) == 2 and shape[0] != 1 and _dim(self.source) in (0, -2)
+
+
+def ignored_label(kwargs: dict[str, Any]) -> Any:
+    """The label that a loss leaves out, by its keyword arguments."""
+    return kwargs.get("ignore_index", IGNORED)
 
 
 def _shape(result: Any) -> tuple[int | str, ...]:

@@ -134,6 +134,10 @@ def _(finding: NonFinite) -> Iterator[EvidenceLine]:
         yield EvidenceLine("out", text, finding.output)
     for label, operand in zip(chain(["from"], repeat("")), finding.operands, strict=False):
         yield EvidenceLine(label, _operand(operand), operand.facts)
+        if operand.cut is not None:
+            yield EvidenceLine(
+                "cut", f"{_place(operand.cut.site)}{called(operand.cut)} leaves out a part of the labels"
+            )
     if reason := hint(finding):
         yield EvidenceLine("why", reason)
     if reach := _reach(finding):

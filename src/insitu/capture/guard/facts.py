@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.finite import is_finite
+from insitu.capture.guard.labels import cut_labels
 from insitu.capture.isolation import run_isolated
 from insitu.capture.names import ModuleCallee, join
 from insitu.capture.statistics import statistics
@@ -61,7 +62,8 @@ def operands(
             facts.stats = stats_of(there[id(tensor)])
         name = parameter_path(probe, tensor) or written.get(id(value), "")
         producer = reading.producer(value)
-        found.append(TensorOperand(facts, name, call_at(reading, producer), source_of(reading, producer)))
+        cut = cut_labels(reading, at, value, facts)
+        found.append(TensorOperand(facts, name, call_at(reading, producer), source_of(reading, producer), cut))
     return found
 
 

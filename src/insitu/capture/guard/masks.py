@@ -94,7 +94,7 @@ def product_mask(args: list[Any]) -> MaskUse | None:
 
 def requires_gradient(item: Any) -> bool:
     """Whether an argument is a tensor that requires a gradient."""
-    return isinstance(item, Value) and item.requires_grad
+    return isinstance(item, Value) and bool(item.requires_grad)
 
 
 def comparison(reading: Reading, mask: Value) -> Comparison | None:
