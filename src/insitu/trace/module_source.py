@@ -89,10 +89,16 @@ def _calls(scope: ast.AST, kind: str) -> Iterator[ast.Call]:
 def _is_part(source: ModuleSource, scopes: Sequence[tuple[str, ast.AST]], call: ast.Call) -> bool:
     """Whether a call makes the part of a sequence with these siblings, or is assigned to the attribute of the name."""
     if source.siblings:
-        sequences = [each for _, scope in scopes for each in _calls(scope, "Sequential")]
-        return any(_has_part(source, sequence, call) for sequence in sequences)
-    assignments = [node for _, scope in scopes for node in ast.walk(scope) if isinstance(node, ast.Assign)]
-    return any(node.value is call and _name(node.targets[0]) == source.name for node in assignments)
+        return any(_has_part(source, sequence, call) for _, scope in scopes for sequence in _calls(scope, "Sequential"))
+    nodes = [node for _, scope in scopes for node in ast.walk(scope)]
+    return any(_assigns(node, call, source.name) for node in nodes)
+
+
+def _assigns(node: ast.AST, call: ast.Call, name: str) -> bool:
+    """Whether a node assigns a call to a name or attribute."""
+    if not isinstance(node, ast.Assign) or node.value is not call:
+        return False
+    return _name(node.targets[0]) == name
 
 
 def _has_part(source: ModuleSource, sequence: ast.Call, call: ast.Call) -> bool:

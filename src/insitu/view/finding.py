@@ -134,14 +134,16 @@ def _(finding: NonFinite) -> Iterator[EvidenceLine]:
         yield EvidenceLine("out", text, finding.output)
     for label, operand in zip(chain(["from"], repeat("")), finding.operands, strict=False):
         yield EvidenceLine(label, _operand(operand), operand.facts)
-        if operand.cut is not None:
-            yield EvidenceLine(
-                "cut", f"{_place(operand.cut.site)}{called(operand.cut)} leaves out a part of the labels"
-            )
+        yield from _label_cut(operand.cut)
     if reason := hint(finding):
         yield EvidenceLine("why", reason)
     if reach := _reach(finding):
         yield EvidenceLine("then", reach)
+
+
+def _label_cut(cut: Call | None) -> Iterator[EvidenceLine]:
+    if cut is not None:
+        yield EvidenceLine("cut", f"{_place(cut.site)}{called(cut)} leaves out a part of the labels")
 
 
 # The sentence of each kind of finding.

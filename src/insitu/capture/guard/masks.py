@@ -6,7 +6,7 @@ the padding, behind calls that only move, convert or negate it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ DROPPING = ("key_padding_mask", "src_key_padding_mask")  # what a module calls a
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class MaskComparison:
     """A mask that is True where numbers are equal to another one or, unless `is_equal`, where they differ."""
 
     numbers: Value
@@ -40,47 +40,64 @@ class MaskUse:
     drops: bool
 
 
+@dataclass(frozen=True, slots=True)
+class PaddedNumbers:
+    """The numbers that an embedding looks up, and the one among them that is the padding."""
+
+    numbers: Value
+    padding: int
+
+    def is_compared(self, found: MaskComparison) -> bool:
+        """Whether a comparison is one of these numbers with the padding."""
+        return found.numbers is self.numbers and found.other == self.padding
+
+
 def padding_masks(reading: Reading) -> Iterator[PaddingMask]:
-    """The masks that keep nothing but the padding."""
+    """The masks that keep nothing but the padding, each once."""
     calls = list(calls_since(reading.tape, 0))
-    padding = [(value, number) for at in calls for value, number in padded_numbers(reading, at)]
-    if not padding:
+    padded = list(filter(None, (padded_numbers(reading, at) for at in calls)))
+    if not padded:
         return
     met: set[int] = set()  # a mask is used in each layer
-    for at in calls:
-        use = mask_use(reading, at)
-        found = comparison(reading, use.mask) if use is not None else None
-        if use is None or found is None or found.at in met:
-            continue
-        met.add(found.at)
-        is_padding = any(found.numbers is value and found.other == number for value, number in padding)
-        if is_padding and found.is_equal != use.drops:
+    for at, found in wrong_masks(reading, calls):
+        is_padding = any(each.is_compared(found) for each in padded)
+        if is_padding and found.at not in met:
+            met.add(found.at)
             yield PaddingMask(reading.call(found.at), reading.call(at), int(found.other))
 
 
-def padded_numbers(reading: Reading, at: int) -> Iterator[tuple[Value, Any]]:
-    """The numbers that an embedding looks up, and the one among them that is the padding."""
+def wrong_masks(reading: Reading, calls: Iterable[int]) -> Iterator[tuple[int, MaskComparison]]:
+    """The calls that keep what a comparison finds equal, or drop what it finds different; with the comparison."""
+    for at in calls:
+        use = mask_use(reading, at)
+        if use is None:
+            continue
+        found = comparison(reading, use.mask)
+        if found is not None and found.is_equal != use.drops:
+            yield at, found
+
+
+def padded_numbers(reading: Reading, at: int) -> PaddedNumbers | None:
+    """What an embedding looks up; None for other calls, and without a padding."""
     if operation_at(reading, at).base != "embedding":
-        return
+        return None
     padding = reading.kwargs(at).get("padding_idx")
     numbers = next(iter(values(reading.args(at)[:1])), None)
-    if isinstance(padding, int) and numbers is not None:
-        yield numbers, padding
+    if padding is None or numbers is None:
+        return None
+    return PaddedNumbers(numbers, padding)
 
 
 def mask_use(reading: Reading, at: int) -> MaskUse | None:
     """The mask of a call that keeps or drops what requires a gradient; None if the call has none."""
-    args, kwargs = reading.args(at), reading.kwargs(at)
-    dropping = next((kwargs[name] for name in DROPPING if isinstance(kwargs.get(name), Value)), None)
-    if dropping is not None:
-        return MaskUse(dropping, drops=True)
-    base = operation_at(reading, at).base
-    if base == "mul":
-        return product_mask(args)
-    is_filled = base == "masked_fill" and len(args) > 1 and isinstance(args[1], Value)
-    if is_filled and requires_gradient(args[0]):
-        return MaskUse(args[1], drops=True)
-    return None
+    kwargs = reading.kwargs(at)
+    for name in DROPPING:
+        if isinstance(kwargs.get(name), Value):
+            return MaskUse(kwargs[name], drops=True)
+    use = MASK_USES.get(operation_at(reading, at).base)
+    if use is None:
+        return None
+    return use(reading.args(at))
 
 
 def product_mask(args: list[Any]) -> MaskUse | None:
@@ -92,32 +109,39 @@ def product_mask(args: list[Any]) -> MaskUse | None:
     return None
 
 
-def requires_gradient(item: Any) -> bool:
-    """Whether an argument is a tensor that requires a gradient."""
-    return isinstance(item, Value) and bool(item.requires_grad)
-
-
-def comparison(reading: Reading, mask: Value) -> Comparison | None:
-    """The comparison that a mask comes from, behind calls that move, convert or negate it."""
-    is_negated, value = False, mask
-    for _ in range(MOST_MOVES):
-        at = reading.producer(value)
-        if at is None:
-            return None
-        what, args = operation_at(reading, at), reading.args(at)
-        inputs = [item for item in args if isinstance(item, Value)]
-        if what.base in COMPARISONS:
-            return compared(args, at, is_equal=COMPARISONS[what.base] != is_negated)
-        is_negation = what.base in NEGATIONS or what.name in NEGATIONS
-        if not inputs or not (is_negation or what.is_move):
-            return None
-        is_negated, value = is_negated != is_negation, inputs[0]
+def filled_mask(args: list[Any]) -> MaskUse | None:
+    """The mask under which a tensor that requires a gradient is filled."""
+    tensors = [item for item in args[:2] if isinstance(item, Value)]
+    if len(tensors) == 2 and tensors[0].requires_grad:
+        return MaskUse(tensors[1], drops=True)
     return None
 
 
-def compared(args: list[Any], at: int, *, is_equal: bool) -> Comparison | None:
+MASK_USES = {"mul": product_mask, "masked_fill": filled_mask}
+
+
+def comparison(reading: Reading, mask: Value) -> MaskComparison | None:
+    """The comparison that a mask comes from, behind calls that move, convert or negate it."""
+    is_negated = False
+    value: Value | None = mask
+    for _ in range(MOST_MOVES):
+        at = reading.producer(value) if value is not None else None
+        if at is None:
+            return None
+        what = operation_at(reading, at)
+        if what.base in COMPARISONS:
+            return compared(reading.args(at), at, is_equal=COMPARISONS[what.base] != is_negated)
+        is_negation = not NEGATIONS.isdisjoint((what.base, what.name))
+        if not is_negation and not what.is_move:
+            return None
+        value = next(values(reading.args(at)), None)
+        is_negated = is_negated != is_negation
+    return None
+
+
+def compared(args: list[Any], at: int, *, is_equal: bool) -> MaskComparison | None:
     """A comparison of numbers with another one; None if both are tensors."""
     is_with_number = len(args) == 2 and isinstance(args[0], Value) and isinstance(args[1], int)
     if is_with_number:
-        return Comparison(args[0], args[1], is_equal, at)
+        return MaskComparison(args[0], args[1], is_equal, at)
     return None
