@@ -66,10 +66,9 @@ def _only_construction(
 
 def _class_scopes(classes: Iterable[SourceClass]) -> Iterator[tuple[str, ast.AST]]:
     for each in classes:
-        tree = tree_of(each.file)
-        for node in ast.walk(tree) if tree is not None else ():
-            if isinstance(node, ast.ClassDef) and node.name == each.name:
-                yield each.file, node
+        for file, tree in _file_scopes([each.file]):
+            definitions = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+            yield from ((file, node) for node in definitions if node.name == each.name)
 
 
 def _file_scopes(files: Iterable[str]) -> Iterator[tuple[str, ast.AST]]:

@@ -40,7 +40,7 @@ def byte_input(reading: Reading) -> ByteInput | None:
 def bytes_of(reading: Reading, layer: int) -> ByteInput | None:
     """The bytes that a layer gets without any arithmetic."""
     chain = unchanged_values(reading, layer)
-    tensor = next((there for value in chain if (there := value()) is not None), None)
+    tensor = next((there for value in chain if isinstance(there := value(), Tensor)), None)
     if tensor is None or not are_bytes(tensor, is_known=any(map(is_byte, chain))) or is_normalized(reading, layer):
         return None
     calls = [at for value in chain if (at := reading.producer(value)) is not None]
@@ -79,7 +79,7 @@ def is_byte(value: Value) -> bool:
 
 def are_bytes(tensor: Tensor, *, is_known: bool) -> bool:
     """Whether a tensor holds whole numbers from 0 to 255; where it is not known to come from bytes, many of them."""
-    if not isinstance(tensor, Tensor) or not has_values(tensor) or not tensor.numel():
+    if not has_values(tensor) or not tensor.numel():
         return False
     return run_isolated(lambda: are_byte_numbers(tensor, is_known=is_known))
 
@@ -108,7 +108,7 @@ def broadcast_pairs(reading: Reading, losses: Iterable[Value]) -> Iterator[Broad
     for count, at in enumerate(producers(reading, losses, set())):
         if count == MOST_LOSS_CALLS:
             return
-        pair = [value for value in input_values(reading, at) if isinstance(value, Value)][:2]
+        pair = input_values(reading, at)[:2]
         what = operation_at(reading, at)
         is_pairwise = what.family in ("elementwise", "loss") and len(pair) == 2
         if not is_pairwise or pair[0].requires_grad == pair[1].requires_grad:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torch import nn
 
@@ -17,11 +18,10 @@ TORCH = "torch.nn."
 
 def definition_of(reading: Reading, at: int) -> Site | None:
     """Where the innermost module around a call was made; None if it is not one of torch, or its line is not known."""
-    modules = [callee.ref() for callee in reading.modules(at)]
-    alive = [module for module in modules if module is not None]
-    if len(alive) != len(modules) or not alive or not is_own(alive[-1]):
+    modules = [module for callee in reading.modules(at) if (module := callee.ref()) is not None]
+    if not modules or not is_own(modules[-1]):
         return None
-    line = construction(source_of_module(reading, at, alive))
+    line = construction(source_of_module(reading, at, modules))
     if line is None:
         return None
     return Sites().line(line.file, line.line, "", None)
@@ -29,19 +29,18 @@ def definition_of(reading: Reading, at: int) -> Site | None:
 
 def source_of_module(reading: Reading, at: int, modules: list[nn.Module]) -> ModuleSource:
     """What is known about the last of some modules, each of which is inside the one before."""
-    module, around = modules[-1], modules[:-1]
-    owner = around[-1] if around else nn.Module()
+    owner, module = [nn.Module(), *modules][-2:]
     names = {id(child): name for name, child in owner.named_children()}
-    is_part = isinstance(owner, nn.Sequential) and id(module) in names
-    children = list(owner.children()) if is_part else []
-    return ModuleSource(
+    source = ModuleSource(
         kind=type(module).__name__,
         name=names.get(id(module), ""),
-        siblings=tuple(type(child).__name__ for child in children),
-        index=list(names).index(id(module)) if is_part else 0,
-        classes=tuple(classes_around(reversed(around))),
+        classes=tuple(classes_around(reversed(modules[:-1]))),
         files=tuple(dict.fromkeys(files_around(reading, at))),
     )
+    if not isinstance(owner, nn.Sequential) or not source.name:
+        return source
+    siblings = tuple(type(child).__name__ for child in owner.children())
+    return replace(source, siblings=siblings, index=list(names).index(id(module)))
 
 
 def is_own(module: nn.Module) -> bool:

@@ -18,8 +18,8 @@ from insitu.capture.calls import FunctionCallee
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.guard.accumulation import operation_at
 from insitu.capture.guard.clipping import calls_since
-from insitu.capture.guard.heard import mode_change
-from insitu.capture.guard.ownership import CALLER, Trouble
+from insitu.capture.guard.heard import MethodListener, Trouble, mode_change
+from insitu.capture.guard.ownership import CALLER
 from insitu.capture.guard.places import Place, place_of, site_at
 from insitu.capture.names import ModuleCallee
 from insitu.trace.step_health import EvaluatedDropout, LastEvaluation, ModeHistory
@@ -96,15 +96,12 @@ class Modes:
 
     def start(self, undo: ExitStack) -> None:
         """Listen to changes from now on."""
-        mode_change.listen(self._on_change, undo)
+        mode_change.listen(MethodListener(self._on_change, self._trouble), undo)
 
     def _on_change(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        try:
-            frame = sys._getframe(CALLER)
-            if not is_passed_on(frame):
-                self._change(module, frame, is_training=bool((*args, *kwargs.values(), True)[0]))
-        except Exception as error:
-            self._trouble("looking at the mode of a model", error)
+        frame = sys._getframe(CALLER)
+        if not is_passed_on(frame):
+            self._change(module, frame, is_training=bool((*args, *kwargs.values(), True)[0]))
 
     def _change(self, module: nn.Module, frame: FrameType, *, is_training: bool) -> None:
         self._count += 1
@@ -296,7 +293,7 @@ def is_noisy(module: nn.Module) -> bool:
 def path_in(root: str, path: str, part: nn.Module) -> str:
     """The title of a part of a module."""
     full = ".".join(filter(None, (root, path)))
-    return f"{full} ({type(part).__name__})" if full else type(part).__name__
+    return f"{full} ({type(part).__name__})".strip()
 
 
 def names_of(titles: Iterable[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -16,8 +17,22 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 Method = Callable[..., Any]
-# Gets the object whose method is called, and the arguments.
-Listener = Callable[[Any, tuple[Any, ...], dict[str, Any]], None]
+Trouble = Callable[[str, Exception], None]
+
+
+@dataclass(frozen=True, slots=True)
+class MethodListener:
+    """Hears of calls: `hear` gets the object whose method is called, and the arguments; `trouble` gets its errors."""
+
+    hear: Callable[[Any, tuple[Any, ...], dict[str, Any]], None]
+    trouble: Trouble
+
+    def tell(self, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Tell it of a call."""
+        try:
+            self.hear(instance, args, kwargs)
+        except Exception as error:
+            self.trouble("listening to torch", error)
 
 
 class HeardMethod:
@@ -26,11 +41,11 @@ class HeardMethod:
     def __init__(self, owner: type, name: str) -> None:
         self._owner, self._name = owner, name
         self._lock = threading.RLock()
-        self._listeners: tuple[Listener, ...] = ()
+        self._listeners: tuple[MethodListener, ...] = ()
         self._original: Method | None = None
         self._replacement: Method | None = None
 
-    def listen(self, listener: Listener, undo: ExitStack) -> None:
+    def listen(self, listener: MethodListener, undo: ExitStack) -> None:
         """Tell a listener of the calls, until everything is undone."""
         with self._lock:
             if not self._listeners:
@@ -38,7 +53,7 @@ class HeardMethod:
             self._listeners += (listener,)
         undo.callback(self._unlisten, listener)
 
-    def _unlisten(self, listener: Listener) -> None:
+    def _unlisten(self, listener: MethodListener) -> None:
         with self._lock:
             self._listeners = tuple(other for other in self._listeners if other != listener)
             if not self._listeners:
@@ -58,7 +73,7 @@ class HeardMethod:
         @wraps(original)
         def heard(self_: Any, /, *args: Any, **kwargs: Any) -> Any:
             for listener in self._listeners:
-                listener(self_, args, kwargs)
+                listener.tell(self_, args, kwargs)
             return original(self_, *args, **kwargs)
 
         return heard

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.tensors import Value
 from insitu.trace.event import Call, TensorFacts, tensors
@@ -42,7 +44,10 @@ def is_shorter(reading: Reading, at: int) -> bool:
     callee = reading.callee_facts(at)
     if operation(callee.kind, callee.name).base != "getitem":
         return False
-    before, after = (next(iter(tensors(reading.plain(each))), None) for each in (reading.args(at), reading.result(at)))
-    if not isinstance(before, TensorFacts) or not isinstance(after, TensorFacts):
-        return False
-    return before.shape != after.shape
+    before, after = reading.plain(reading.args(at)), reading.plain(reading.result(at))
+    return shape_of(before) != shape_of(after)
+
+
+def shape_of(item: Any) -> Any:
+    """The shape of the first tensor in plain data; None if there is none."""
+    return next((facts.shape for facts in tensors(item) if isinstance(facts, TensorFacts)), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import combinations
 from operator import attrgetter
@@ -12,16 +12,21 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from insitu.capture.guard.heard import optimizer_creation, parameter_assignment, schedule_creation
+from insitu.capture.guard.heard import (
+    MethodListener,
+    Trouble,
+    optimizer_creation,
+    parameter_assignment,
+    schedule_creation,
+)
 from insitu.capture.guard.optimizers import OptimizerSteps
 from insitu.capture.guard.places import BEFORE, Occurrence, place_of
 from insitu.trace.step_health import LateParameters, SharedParameters
 
-Trouble = Callable[[str, Exception], None]
 MOST_REMEMBERED = 1 << 16  # parameters whose assignment is remembered
 
 NUMBER = attrgetter("number")
-CALLER = 2  # frames above a listener: the replacement of the method, and who called it
+CALLER = 3  # frames above what hears: the listener, the replacement of the method, and who called it
 
 
 class Ownership:
@@ -37,9 +42,9 @@ class Ownership:
 
     def start(self, undo: ExitStack) -> None:
         """Listen to what is made from now on."""
-        optimizer_creation.listen(self._on_optimizer, undo)
-        parameter_assignment.listen(self._on_parameter, undo)
-        schedule_creation.listen(self._on_schedule, undo)
+        optimizer_creation.listen(MethodListener(self._on_optimizer, self._trouble), undo)
+        parameter_assignment.listen(MethodListener(self._on_parameter, self._trouble), undo)
+        schedule_creation.listen(MethodListener(self._on_schedule, self._trouble), undo)
 
     def creation_of(self, optimizer: Any) -> Occurrence:
         """When an optimizer was made."""
@@ -88,25 +93,16 @@ class Ownership:
         return BEFORE
 
     def _on_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        try:
-            self._made[optimizer] = self._moment(optimizer)
-        except Exception as error:
-            self._trouble("looking at a new optimizer", error)
+        self._made[optimizer] = self._moment(optimizer)
 
     def _on_schedule(self, schedule: Any, args: Any, kwargs: Any) -> None:
-        try:
-            optimizer = next(iter((*args, *kwargs.values())))
-            self._schedules[optimizer] = self._moment(schedule)
-        except Exception as error:
-            self._trouble("looking at a new schedule", error)
+        optimizer = next(iter((*args, *kwargs.values())))
+        self._schedules[optimizer] = self._moment(schedule)
 
     def _on_parameter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        try:
-            parameter = next((each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)), None)
-            if parameter is not None and len(self._assigned) < MOST_REMEMBERED:
-                self._assigned[id(parameter)] = (weakref.ref(parameter), self._moment(module))
-        except Exception as error:
-            self._trouble("looking at a new parameter", error)
+        parameter = next((each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)), None)
+        if parameter is not None and len(self._assigned) < MOST_REMEMBERED:
+            self._assigned[id(parameter)] = (weakref.ref(parameter), self._moment(module))
 
     def _moment(self, owner: Any) -> Occurrence:
         self._count += 1

@@ -15,9 +15,10 @@ from insitu.capture.guard.clipping import clip_before_unscaling
 from insitu.capture.guard.data import broadcast_pairs, byte_input
 from insitu.capture.guard.evaluation import Modes, Window
 from insitu.capture.guard.facts import input_values, outermost_modules
+from insitu.capture.guard.heard import Trouble
 from insitu.capture.guard.masks import padding_masks
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
-from insitu.capture.guard.ownership import Ownership, Trouble
+from insitu.capture.guard.ownership import Ownership
 from insitu.trace.step_health import BroadcastPair, ByteInput, PaddingMask, ScaledClip, StepHistory
 
 if TYPE_CHECKING:
