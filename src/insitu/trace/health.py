@@ -24,7 +24,7 @@ from insitu.trace.findings import (
     VanishingGradients,
 )
 from insitu.trace.loss_input import LossInput
-from insitu.trace.step_health import NO_STEPS, LateParameters, StepHistory, step_findings
+from insitu.trace.step_health import NO_STEPS, NONE_LATE, LateParameters, StepHistory, step_findings
 
 VANISHED = 1e-6  # of the largest gradient, element by element
 EXPLODED = 1e5  # times the norm of the weight itself
@@ -95,7 +95,7 @@ class TrainingHistory:
     has_model: bool = True
     cut: Call | None = None
     loss_inputs: tuple[LossInput, ...] = ()
-    late: LateParameters | None = None
+    late: LateParameters = NONE_LATE
     steps_seen: StepHistory = NO_STEPS
 
     @property
@@ -107,6 +107,12 @@ class TrainingHistory:
     def rate(self) -> float:
         """The largest learning rate."""
         return max((optimizer.rate for optimizer in self.optimizers), default=0.0)
+
+    def late_among(self, paths: Iterable[str]) -> LateParameters:
+        """The late parameters, if all parameters at some paths are late."""
+        if self.late.covers(paths):
+            return self.late
+        return NONE_LATE
 
     @property
     def optimizers_that_step(self) -> Iterator[OptimizerPlace]:
@@ -234,15 +240,14 @@ def is_frozen(parameter: ParameterHistory, *, is_before: bool, has_learned: bool
 def optimizer_gap(training: TrainingHistory) -> Iterator[Finding]:
     """Parameters that got gradients, and that no optimizer has."""
     if paths := paths_of(filter(is_forgotten, stalled(training))):
-        late = training.late
-        is_late = late is not None and set(paths) <= set(late.paths)
+        late = training.late_among(paths)
         yield OptimizerGap(
             path=paths[0],
-            site=late.site if late is not None and is_late else None,
+            site=late.site,
             paths=paths,
             steps=training.steps,
             optimizers=tuple(training.optimizers_that_step),
-            is_late=is_late,
+            is_late=bool(late.paths),
         )
 
 

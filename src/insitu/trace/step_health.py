@@ -5,7 +5,7 @@ Capture collects a `StepHistory`. `STEP_CHECKS` is a table of small checks, each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from insitu.trace.event import Call, Site, TensorFacts
@@ -75,8 +75,15 @@ class SharedParameters:
 class LateParameters:
     """Parameters that were assigned, at `site`, after the last optimizer was made."""
 
-    paths: tuple[str, ...]
-    site: Site | None
+    paths: tuple[str, ...] = ()
+    site: Site | None = None
+
+    def covers(self, paths: Iterable[str]) -> bool:
+        """Whether all parameters at some paths are late."""
+        return set(paths) <= set(self.paths)
+
+
+NONE_LATE = LateParameters()
 
 
 @dataclass(frozen=True, slots=True)

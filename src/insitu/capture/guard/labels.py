@@ -45,7 +45,7 @@ def is_shorter(reading: Reading, at: int) -> bool:
     if operation(callee.kind, callee.name).base != "getitem":
         return False
     before, after = reading.plain(reading.args(at)), reading.plain(reading.result(at))
-    return shape_of(before) != shape_of(after)
+    return bool(shape_of(before) != shape_of(after))
 
 
 def shape_of(item: Any) -> Any:

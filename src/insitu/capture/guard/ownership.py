@@ -21,7 +21,7 @@ from insitu.capture.guard.heard import (
 )
 from insitu.capture.guard.optimizers import OptimizerSteps
 from insitu.capture.guard.places import BEFORE, Occurrence, place_of
-from insitu.trace.step_health import LateParameters, SharedParameters
+from insitu.trace.step_health import NONE_LATE, LateParameters, SharedParameters
 
 MOST_REMEMBERED = 1 << 16  # parameters whose assignment is remembered
 
@@ -75,15 +75,13 @@ class Ownership:
                 returns=min(one.returns, two.returns),
             )
 
-    def late(self, optimizers: Iterable[OptimizerSteps], parameters: dict[str, Tensor]) -> LateParameters | None:
+    def late(self, optimizers: Iterable[OptimizerSteps], parameters: dict[str, Tensor]) -> LateParameters:
         """The parameters, among those with paths, that were assigned after the last optimizer was made."""
-        newest = max((steps.made for steps in optimizers), key=NUMBER, default=None)
-        if newest is None:
-            return None
+        newest = max((steps.made for steps in optimizers), key=NUMBER, default=BEFORE)
         moments = {path: self._assignment_of(parameter) for path, parameter in parameters.items()}
         late = {path: moment for path, moment in moments.items() if moment.number > newest.number}
         if not late:
-            return None
+            return NONE_LATE
         return LateParameters(tuple(late), min(late.values(), key=NUMBER).site)
 
     def _assignment_of(self, parameter: Tensor) -> Occurrence:

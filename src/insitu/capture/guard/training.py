@@ -33,7 +33,7 @@ from insitu.trace.event import Call, Site
 from insitu.trace.findings import Finding, LeftoverGradient, NonFiniteUpdate
 from insitu.trace.health import ParameterHistory, TrainingHistory, health_findings
 from insitu.trace.loss_input import LossInput
-from insitu.trace.step_health import LateParameters
+from insitu.trace.step_health import NONE_LATE
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import GuardChecks, ProbeChecks
@@ -56,7 +56,7 @@ class Training:
         self._loss_inputs: tuple[LossInput, ...] = ()
         self._departures = Departures(self._keep_history, trouble)
         self._departed: dict[str, ParameterHistory] = {}  # parameters of models that are gone
-        self._late: LateParameters | None = None
+        self._late = NONE_LATE
         self._steps = StepLogic(checks, self._checks_here, model, trouble)
         self._cut: Call | None = None  # where the graph is cut, so that parameters get no gradient
 
@@ -282,12 +282,13 @@ class Training:
 
     def _keep_history(self) -> None:
         """Keep what is known about the parameters: a model is about to go, or the guard ends."""
-        self._late = self._steps.ownership.late(self._optimizers.values(), self._gap()) or self._late
+        late = self._steps.ownership.late(self._optimizers.values(), self._gap())
+        self._late = max(late, self._late, key=lambda each: len(each.paths))
         self._departed |= {each.path: each for each in self._parameter_histories(self._trained())}
 
     def _gap(self) -> dict[str, Tensor]:
         """The parameters, by path, that got a gradient and that no optimizer has."""
-        found = ((path, weight, parameter) for path, weight, parameter in self._checked_weights())
+        found = self._checked_weights()
         return {path: each for path, weight, each in found if weight.has_gradient and not weight.has_optimizer}
 
     def _parameter_histories(self, trained: set[int]) -> Iterator[ParameterHistory]:
@@ -339,8 +340,6 @@ class Training:
         """The ids of parameters that look like those of an optimizer which get no gradient: others took their place."""
         gap = self._gap()
         late = self._steps.ownership.late(self._optimizers.values(), gap)
-        if late is None:
-            return set()
         idle = [shape for steps in self._optimizers.values() for shape in steps.idle]
         found = [gap[path] for path in late.paths]
         if sorted(idle) != sorted(tuple(each.shape) for each in found):
