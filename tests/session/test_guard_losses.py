@@ -68,3 +68,15 @@ def test_wrong_input_of_a_loss_is_found(before: Callable, loss: Callable, text: 
 )
 def test_right_input_of_a_loss_is_not_a_finding(before: Callable, loss: Callable) -> None:
     assert trained(before, loss) == []
+
+
+def test_labels_that_are_all_ignored_name_the_call_that_cut_off_the_others() -> None:
+    def labels(prompt: Tensor, answer: Tensor) -> Tensor:
+        return torch.cat([torch.full_like(prompt, -100), answer])[:6]
+
+    with insitu.guard(action="record") as guard:
+        rows = torch.stack([labels(torch.ones(7, dtype=torch.long), torch.ones(2, dtype=torch.long))] * 2)
+        F.cross_entropy(torch.randn(12, 3, requires_grad=True), rows.flatten()).backward()
+    text = guard.findings[0].text
+    assert "all labels are -100, which the loss ignores" in text
+    assert f"test_guard_losses.py:{labels.__code__.co_firstlineno + 1}: torch.cat" in text

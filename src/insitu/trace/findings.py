@@ -19,7 +19,8 @@ Finding
 ├── OptimizerGap
 ├── StuckParameters
 ├── StaleGradients
-└── LossMistake            a loss gets something else than it takes
+├── LossMistake            a loss gets something else than it takes
+└── …                      the logic of steps: see step_findings.py
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from typing import Any, Literal
 
 from insitu.trace.event import Call, Phase, Site, TensorFacts
 
-FindingKind = Literal[
-    "nan", "inf", "incoming", "update", "missing", "vanishing", "exploding", "unchanged", "accumulated", "loss"
-]
+NumberKind = Literal["nan", "inf", "incoming", "update"]
+TrainingKind = Literal["missing", "vanishing", "exploding", "unchanged", "accumulated", "loss"]
+StepKind = Literal["mode", "optimizer", "data"]
+FindingKind = NumberKind | TrainingKind | StepKind
 Severity = Literal["error", "warning", "info"]
 Reach = Literal["nan", "model", "loss", "gradient", "number", "unused"]
 
@@ -41,13 +43,15 @@ class TensorOperand:
     """A tensor that went into a call: its facts, with statistics where it could be read, and its name.
 
     `producer` is the call that returned the tensor. `source` is the call that computed its numbers: it is found behind
-    calls that only move numbers (indexing, reshaping, `1 - x`).
+    calls that only move numbers (indexing, reshaping, `1 - x`). `cut` is the call that cut off the labels that count,
+    where a loss ignores all labels of the tensor.
     """
 
     facts: TensorFacts
     name: str = ""
     producer: Call | None = None
     source: Call | None = None
+    cut: Call | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -57,9 +61,10 @@ class Finding:
     `kind` is "nan" or "inf" for a call that produced it, in the `phase` "forward" or "backward"; "incoming" for NaN or
     Inf that no checked call produced; "update" for what an optimizer wrote into a parameter. About training: "missing"
     (parameters that never got a gradient), "vanishing", "exploding", "unchanged" (parameters), "accumulated" (gradients
-    that were not set to zero), "loss" (a loss that gets something else than it takes). `call` is the call at fault,
-    `site` its line, `path` its module, or a parameter. `severity` is "error" for a finding that a guard raises,
-    "warning" or "info".
+    that were not set to zero or not divided), "loss" (a loss that gets something else than it takes), "mode" (training
+    or evaluation mode at the wrong time), "optimizer" (which parameters it moves, and how), "data". `call` is the call
+    at fault, `site` its line, `path` its module, or a parameter. `severity` is "error" for a finding that a guard
+    raises, "warning" or "info".
 
     >>> NonFiniteGradient(kind="nan", path="head", node="SqrtBackward0").phase
     'backward'
@@ -292,12 +297,27 @@ class FrozenParameters(Finding):
         return "warning"
 
 
+@dataclass(frozen=True, slots=True)
+class OptimizerPlace:
+    """An optimizer, its largest learning rate, and where it and the schedule of the rate were made, if known."""
+
+    name: str
+    site: Site | None = None
+    rate: float = 0.0
+    schedule: Site | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class OptimizerGap(Finding):
-    """Parameters got gradients and did not change because no optimizer that stepped has them."""
+    """Parameters got gradients and did not change because no optimizer that stepped has them.
+
+    `is_late` says that they were assigned, at `site`, after the optimizers were made.
+    """
 
     paths: tuple[str, ...]
     steps: int
+    optimizers: tuple[OptimizerPlace, ...] = ()
+    is_late: bool = False
     kind: FindingKind = "unchanged"
 
 
@@ -308,6 +328,7 @@ class StuckParameters(Finding):
     paths: tuple[str, ...]
     steps: int
     rate: float
+    optimizers: tuple[OptimizerPlace, ...] = ()
     kind: FindingKind = "unchanged"
 
 
@@ -325,10 +346,12 @@ class StaleGradients(Finding):
 class LossMistake(Finding):
     """A loss gets something else than it takes: `call` made the input of the loss what it must not be.
 
-    `loss` is the call of the loss. `mistake` is "probabilities" where the loss takes scores or their logarithms, or
-    "batch" if the call normalizes over the batch.
+    `loss` is the call of the loss. `mistake` is "probabilities" where the loss takes scores or their logarithms,
+    "scores" where it takes logarithms of probabilities, or "batch" if the call normalizes over the batch. `definition`
+    is where the module was made that ran the call.
     """
 
     loss: Call
-    mistake: Literal["probabilities", "batch"]
+    mistake: Literal["probabilities", "batch", "scores"]
+    definition: Site | None = None
     kind: FindingKind = "loss"

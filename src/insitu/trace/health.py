@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from statistics import median
 
-from insitu.trace.event import Call
+from insitu.trace.event import Call, Site
 from insitu.trace.findings import (
     ExplodingGradients,
     Finding,
@@ -18,11 +18,13 @@ from insitu.trace.findings import (
     LossMistake,
     MissingGradients,
     OptimizerGap,
+    OptimizerPlace,
     StaleGradients,
     StuckParameters,
     VanishingGradients,
 )
 from insitu.trace.loss_input import LossInput
+from insitu.trace.step_health import NO_STEPS, NONE_LATE, LateParameters, StepHistory, step_findings
 
 VANISHED = 1e-6  # of the largest gradient, element by element
 EXPLODED = 1e5  # times the norm of the weight itself
@@ -62,13 +64,18 @@ class ParameterHistory:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerHistory:
-    """An optimizer in a training: `stale_steps` used gradients of earlier steps too, to which `place` added."""
+    """An optimizer in a training: `stale_steps` used gradients of earlier steps too, to which `place` added.
+
+    `site` is where it was made, and `schedule` where that of its learning rate was, if that was after the guard began.
+    """
 
     name: str
     steps: int
     rate: float = 0.0
     stale_steps: int = 0
     place: Call | None = None
+    site: Site | None = None
+    schedule: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,7 @@ class TrainingHistory:
 
     `has_model` says that the parameters are those of a model that the user named; `cut` is the call that cuts the graph
     between the losses and parameters without a gradient, if it is known. `loss_inputs` are what the losses got.
+    `late` are parameters that no optimizer has because they were assigned later; `steps_seen` is the logic of steps.
     """
 
     parameters: tuple[ParameterHistory, ...] = ()
@@ -87,6 +95,8 @@ class TrainingHistory:
     has_model: bool = True
     cut: Call | None = None
     loss_inputs: tuple[LossInput, ...] = ()
+    late: LateParameters = NONE_LATE
+    steps_seen: StepHistory = NO_STEPS
 
     @property
     def steps(self) -> int:
@@ -97,6 +107,19 @@ class TrainingHistory:
     def rate(self) -> float:
         """The largest learning rate."""
         return max((optimizer.rate for optimizer in self.optimizers), default=0.0)
+
+    def late_among(self, paths: Iterable[str]) -> LateParameters:
+        """The late parameters, if all parameters at some paths are late."""
+        if self.late.covers(paths):
+            return self.late
+        return NONE_LATE
+
+    @property
+    def optimizers_that_step(self) -> Iterator[OptimizerPlace]:
+        """The optimizers that stepped, and where they were made."""
+        return (
+            OptimizerPlace(each.name, each.site, each.rate, each.schedule) for each in self.optimizers if each.steps
+        )
 
     @property
     def has_several_steps(self) -> bool:
@@ -115,6 +138,7 @@ def health_findings(training: TrainingHistory) -> Iterator[Finding]:
     """What is wrong with a training."""
     for check in CHECKS:
         yield from check(training)
+    yield from step_findings(training.steps_seen)
 
 
 def missing_gradients(training: TrainingHistory) -> Iterator[Finding]:
@@ -216,7 +240,15 @@ def is_frozen(parameter: ParameterHistory, *, is_before: bool, has_learned: bool
 def optimizer_gap(training: TrainingHistory) -> Iterator[Finding]:
     """Parameters that got gradients, and that no optimizer has."""
     if paths := paths_of(filter(is_forgotten, stalled(training))):
-        yield OptimizerGap(path=paths[0], paths=paths, steps=training.steps)
+        late = training.late_among(paths)
+        yield OptimizerGap(
+            path=paths[0],
+            site=late.site,
+            paths=paths,
+            steps=training.steps,
+            optimizers=tuple(training.optimizers_that_step),
+            is_late=bool(late.paths),
+        )
 
 
 def stuck_parameters(training: TrainingHistory) -> Iterator[Finding]:
@@ -224,7 +256,13 @@ def stuck_parameters(training: TrainingHistory) -> Iterator[Finding]:
     rate = training.rate
     stuck = [each for each in stalled(training) if is_stuck(each, rate)]
     if paths := paths_of(stuck):
-        yield StuckParameters(path=paths[0], paths=paths, steps=training.steps, rate=rate)
+        yield StuckParameters(
+            path=paths[0],
+            paths=paths,
+            steps=training.steps,
+            rate=rate,
+            optimizers=tuple(training.optimizers_that_step),
+        )
 
 
 def stalled(training: TrainingHistory) -> list[ParameterHistory]:
@@ -258,7 +296,13 @@ def loss_mistakes(training: TrainingHistory) -> Iterator[Finding]:
     for each in training.loss_inputs:
         mistake = each.mistake
         if mistake is not None:
-            yield LossMistake(call=each.source, site=each.source.site, loss=each.loss, mistake=mistake)
+            yield LossMistake(
+                call=each.source,
+                site=each.source.site,
+                loss=each.loss,
+                mistake=mistake,
+                definition=each.definition,
+            )
 
 
 def paths_of(parameters: Iterable[ParameterHistory]) -> tuple[str, ...]:

@@ -5,28 +5,36 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from insitu.trace.event import Call, TensorFacts, tensors
+from insitu.trace.event import Call, Site, TensorFacts, tensors
 from insitu.trace.operation import operation
 
-Mistake = Literal["probabilities", "batch"]
+Mistake = Literal["probabilities", "batch", "scores"]
 
 # The losses that apply the function themselves, or take its logarithm, and the function that must not come before.
 WRONG_BEFORE = {
-    "cross_entropy": ("softmax",),
-    "nll_loss": ("softmax",),
-    "binary_cross_entropy_with_logits": ("sigmoid",),
+    "cross_entropy": ("softmax", "sigmoid"),
+    "nll_loss": ("softmax", "sigmoid"),
+    "kl_div": ("softmax", "sigmoid"),
+    "binary_cross_entropy_with_logits": ("sigmoid", "softmax"),
 }
 SOFTMAXES = ("softmax", "log_softmax")
+SCORES = ("linear", "matmul", "addmm", "conv2d")  # what a last layer computes: numbers of any size
 LOSSES = frozenset(WRONG_BEFORE)
-SUSPICIOUS = frozenset((*SOFTMAXES, "sigmoid"))  # what may be a mistake before a loss
+IGNORING = frozenset({"cross_entropy", "nll_loss"})  # the losses that leave out a label, by its number
+IGNORED = -100  # unless they are told another one
+SUSPICIOUS = frozenset((*SOFTMAXES, "sigmoid", *SCORES))  # what may be a mistake before a loss
 
 
 @dataclass(frozen=True, slots=True)
 class LossInput:
-    """The call of a loss, and the call that computed its input, behind calls that only move the values."""
+    """The call of a loss, and the call that computed its input, behind calls that only move the values.
+
+    `definition` is where the module was made that ran the second call, if there is one and its line is known.
+    """
 
     loss: Call
     source: Call
+    definition: Site | None = None
 
     @property
     def mistake(self) -> Mistake | None:
@@ -36,12 +44,19 @@ class LossInput:
             return "probabilities"
         if source.base in SOFTMAXES and self._is_over_batch():
             return "batch"
+        if loss.base == "nll_loss" and source.base in SCORES:
+            return "scores"
         return None
 
     def _is_over_batch(self) -> bool:
         """Whether a softmax over the rows of a matrix normalizes its columns: each row is a sample."""
         shape = _shape(self.source.result)
         return len(shape) == 2 and shape[0] != 1 and _dim(self.source) in (0, -2)
+
+
+def ignored_label(kwargs: dict[str, Any]) -> Any:
+    """The label that a loss leaves out, by its keyword arguments."""
+    return kwargs.get("ignore_index", IGNORED)
 
 
 def _shape(result: Any) -> tuple[int | str, ...]:

@@ -25,11 +25,23 @@ from insitu.trace.findings import (
     NonFiniteResult,
     NonFiniteUpdate,
     OptimizerGap,
+    OptimizerPlace,
     StaleGradients,
     StuckParameters,
     TensorOperand,
     UncheckedGradient,
     VanishingGradients,
+)
+from insitu.trace.step_findings import (
+    ActiveDropout,
+    BroadcastLoss,
+    ClippedWhileScaled,
+    EvaluatedTraining,
+    InvertedMask,
+    TrainingModeEvaluation,
+    TwoOptimizers,
+    UndividedAccumulation,
+    UnscaledPixels,
 )
 from insitu.view.hint import hint
 from insitu.view.name import compact, function_name, spot
@@ -37,6 +49,7 @@ from insitu.view.number import spread
 from insitu.view.value import safe, short, tensor
 
 MOST_PATHS = 8
+MOST_OPTIMIZERS = 3
 MOST_TEXT = 100
 MOST_EXPRESSION = 50
 
@@ -62,8 +75,19 @@ def _(finding: MissingGradients) -> Iterator[str]:
     yield from map(str, evidence(finding))
 
 
-@lines.register
-def _(finding: LossMistake) -> Iterator[str]:
+@lines.register(LossMistake)
+@lines.register(OptimizerGap)
+@lines.register(StuckParameters)
+@lines.register(EvaluatedTraining)
+@lines.register(ActiveDropout)
+@lines.register(TrainingModeEvaluation)
+@lines.register(TwoOptimizers)
+@lines.register(UndividedAccumulation)
+@lines.register(ClippedWhileScaled)
+@lines.register(UnscaledPixels)
+@lines.register(BroadcastLoss)
+@lines.register(InvertedMask)
+def _(finding: Finding) -> Iterator[str]:
     yield f"{_place(finding.site)}{sentence(finding)}"
     yield from map(str, evidence(finding))
 
@@ -110,10 +134,16 @@ def _(finding: NonFinite) -> Iterator[EvidenceLine]:
         yield EvidenceLine("out", text, finding.output)
     for label, operand in zip(chain(["from"], repeat("")), finding.operands, strict=False):
         yield EvidenceLine(label, _operand(operand), operand.facts)
+        yield from _label_cut(operand.cut)
     if reason := hint(finding):
         yield EvidenceLine("why", reason)
     if reach := _reach(finding):
         yield EvidenceLine("then", reach)
+
+
+def _label_cut(cut: Call | None) -> Iterator[EvidenceLine]:
+    if cut is not None:
+        yield EvidenceLine("cut", f"{_place(cut.site)}{called(cut)} leaves out a part of the labels")
 
 
 # The sentence of each kind of finding.
@@ -235,7 +265,10 @@ def _(finding: FrozenParameters) -> str:
 
 @sentence.register
 def _(finding: OptimizerGap) -> str:
-    return _unchanged(finding.paths, finding.steps, "no optimizer that stepped has them")
+    reason = "no optimizer that stepped has them"
+    if finding.is_late:
+        reason = "no optimizer has them: they were assigned after it was made"
+    return _unchanged(finding.paths, finding.steps, reason)
 
 
 @sentence.register
@@ -263,16 +296,146 @@ def _(finding: LossMistake) -> str:
     loss = called(finding.loss)
     if finding.mistake == "batch":
         return f"{_callee(finding)} normalizes over the batch, and {loss} takes one distribution for each sample"
+    if finding.mistake == "scores":
+        return f"{loss} gets scores from {_callee(finding)}, and takes logarithms of probabilities"
     return f"{loss} gets probabilities from {_callee(finding)}, and computes them itself"
 
 
 @evidence.register
 def _(finding: LossMistake) -> Iterator[EvidenceLine]:
     yield EvidenceLine("loss", f"{_place(finding.loss.site)}{called(finding.loss)}")
+    if finding.definition is not None:
+        yield EvidenceLine("made", f"{_place(finding.definition)}{safe(_code(finding.definition.text))}")
     if finding.mistake == "batch":
         yield EvidenceLine("why", "each sample is a row: use dim=-1")
+    elif finding.mistake == "scores":
+        yield EvidenceLine("why", "apply log_softmax before it, or use cross_entropy")
     else:
         yield EvidenceLine("why", "leave the call out, and pass the scores to the loss")
+
+
+# The logic of steps.
+
+
+@evidence.register(OptimizerGap)
+@evidence.register(StuckParameters)
+def _(finding: OptimizerGap | StuckParameters) -> Iterator[EvidenceLine]:
+    for place in finding.optimizers[:MOST_OPTIMIZERS]:
+        if place.site is not None:
+            yield EvidenceLine("made", f"{_place(place.site)}{_optimizer(place)}")
+        if place.schedule is not None and not place.rate:
+            yield EvidenceLine("rate", f"{_place(place.schedule)}{safe(_source(place.schedule))}")
+
+
+@sentence.register
+def _(finding: EvaluatedTraining) -> str:
+    model = safe(finding.path) or "the model"
+    steps = f"{finding.steps:,} of {finding.samples:,} optimizer steps that were looked at"
+    return f"{model} was trained in evaluation mode, in {steps}: dropout is off, running statistics stay as they are"
+
+
+@evidence.register
+def _(finding: EvaluatedTraining) -> Iterator[EvidenceLine]:
+    yield EvidenceLine("in", ", ".join(map(safe, finding.modules)))
+    when = "before the guard began"
+    if finding.site is not None:
+        when = f"{_place(finding.site)}{safe(_source(finding.site))}"
+    yield EvidenceLine("mode", f"{when}: call train() before the training goes on")
+
+
+@sentence.register
+def _(finding: ActiveDropout) -> str:
+    return f"{_callee(finding)} goes on in evaluation: nobody tells it whether the model trains"
+
+
+@evidence.register
+def _(finding: ActiveDropout) -> Iterator[EvidenceLine]:
+    if finding.switch is not None:
+        yield EvidenceLine("mode", f"{_place(finding.switch)}{safe(_source(finding.switch))}")
+    yield EvidenceLine("why", "training=True is the default: pass training=self.training, or use nn.Dropout")
+
+
+@sentence.register
+def _(finding: TrainingModeEvaluation) -> str:
+    model = _callee(finding) or "the model"
+    return f"{model} is evaluated in training mode, after its last step: nobody called eval()"
+
+
+@evidence.register
+def _(finding: TrainingModeEvaluation) -> Iterator[EvidenceLine]:
+    yield EvidenceLine("in", ", ".join(map(safe, finding.modules)))
+
+
+@sentence.register
+def _(finding: TwoOptimizers) -> str:
+    return f"two optimizers move {_parameters(finding.paths)} in turns: {_list(finding.paths)}"
+
+
+@evidence.register
+def _(finding: TwoOptimizers) -> Iterator[EvidenceLine]:
+    for name, rate, site in zip(finding.optimizers, finding.rates, finding.sites, strict=True):
+        yield EvidenceLine("made", f"{_place(site)}{_optimizer(OptimizerPlace(name, site, rate))}")
+
+
+@sentence.register
+def _(finding: UndividedAccumulation) -> str:
+    gradients = f"each step of {safe(finding.optimizer)} uses the sum of {finding.passes:,} gradients"
+    return f"{gradients} of mean losses, and nobody divides by {finding.passes:,}: the step is that much larger"
+
+
+@evidence.register
+def _(finding: UndividedAccumulation) -> Iterator[EvidenceLine]:
+    yield EvidenceLine("loss", f"{_place(finding.loss.site)}{called(finding.loss)} is a mean")
+    yield EvidenceLine("why", f"divide the loss by {finding.passes:,} before backward()")
+
+
+@sentence.register
+def _(finding: ClippedWhileScaled) -> str:
+    return "gradients are clipped while they are scaled: the scaler divides them afterwards, and little is left"
+
+
+@evidence.register
+def _(finding: ClippedWhileScaled) -> Iterator[EvidenceLine]:
+    yield EvidenceLine("why", "call scaler.unscale_(optimizer) before the clipping")
+
+
+@sentence.register
+def _(finding: UnscaledPixels) -> str:
+    return f"{called(finding.layer)} gets whole numbers from 0 to 255: bytes that nobody has scaled"
+
+
+@evidence.register
+def _(finding: UnscaledPixels) -> Iterator[EvidenceLine]:
+    yield EvidenceLine(
+        "in", f"{_place(finding.layer.site)}{called(finding.layer)} got {tensor(finding.facts)}", finding.facts
+    )
+    yield EvidenceLine("from", f"{_place(finding.site)}{_callee(finding)}: divide by 255")
+
+
+@sentence.register
+def _(finding: BroadcastLoss) -> str:
+    shapes = " and ".join(str(list(shape)) for shape in finding.shapes)
+    return f"{_callee(finding)} combines {shapes} into {list(finding.result)}: each prediction with each target"
+
+
+@evidence.register
+def _(finding: BroadcastLoss) -> Iterator[EvidenceLine]:
+    yield EvidenceLine("why", "give both the same shape: squeeze(-1) the prediction, or unsqueeze(-1) the target")
+
+
+@sentence.register
+def _(finding: InvertedMask) -> str:
+    return f"the mask {_callee(finding)} keeps the padding ({finding.padding}), and drops all that counts"
+
+
+@evidence.register
+def _(finding: InvertedMask) -> Iterator[EvidenceLine]:
+    yield EvidenceLine("use", f"{_place(finding.use.site)}{called(finding.use)}")
+    yield EvidenceLine("why", "the mask is the wrong way round: negate the comparison")
+
+
+def _optimizer(place: OptimizerPlace) -> str:
+    return f"{safe(place.name)} with lr={place.rate:g}"
 
 
 # Parts of sentences and lines.
@@ -373,6 +536,16 @@ def _written(site: Site | None) -> str:
     if site is None or site.start is None:
         return ""
     return site.text[site.start : site.end]
+
+
+def _source(site: Site) -> str:
+    """The expression at a place or, where its columns are not known, the line."""
+    return _written(site) or site.text.strip()
+
+
+def _code(line: str) -> str:
+    """A line without its comment, as far as can be told without reading the quotes in it."""
+    return line.partition("  #")[0].strip().rstrip(",")
 
 
 def _at(site: Site | None) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import singledispatch
 
 from insitu.trace.findings import Finding, NonFiniteGradient, NonFiniteResult
+from insitu.trace.loss_input import ignored_label
 from insitu.trace.operation import operation
 from insitu.view.call_numbers import UNKNOWN, CallNumbers, Explicable, NumberRange, call_numbers, number, side_of
 from insitu.view.overflow import overflow, quotient_overflow
@@ -183,8 +184,22 @@ _SOFTMAX = (
 )
 _ZERO_BY_INFINITY = "0 * inf is NaN: put the infinity where a mask is with masked_fill or torch.where"
 
+
 # The rules for each operator and for what it produced.
+def _no_labels(inputs: CallNumbers) -> str:
+    """The reason of a mean over no labels at all."""
+    call, labels = inputs.finding.call, inputs.tensors[1:2]
+    if call is None or not labels:
+        return ""
+    ignored = ignored_label(call.kwargs)
+    if labels[0].low == labels[0].high == ignored:
+        return f"all labels are {ignored}, which the loss ignores: the mean of no numbers is NaN"
+    return ""
+
+
 FORWARD: dict[tuple[str, str], tuple[Sentence, ...]] = {
+    ("cross_entropy", "nan"): (_no_labels,),
+    ("nll_loss", "nan"): (_no_labels,),
     ("log", "inf"): (_log_of_zero,),
     ("log", "nan"): (below(0.0, "the logarithm of a number below 0"),),
     ("log1p", "inf"): (rule(_is_at_minus_one, "log1p(-1) is the logarithm of 0, which is -inf: clamp it first"),),

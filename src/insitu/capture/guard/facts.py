@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.finite import is_finite
+from insitu.capture.guard.labels import cut_labels
 from insitu.capture.isolation import run_isolated
 from insitu.capture.names import ModuleCallee, join
 from insitu.capture.statistics import statistics
@@ -61,7 +62,8 @@ def operands(
             facts.stats = stats_of(there[id(tensor)])
         name = parameter_path(probe, tensor) or written.get(id(value), "")
         producer = reading.producer(value)
-        found.append(TensorOperand(facts, name, call_at(reading, producer), source_of(reading, producer)))
+        cut = cut_labels(reading, at, value, facts)
+        found.append(TensorOperand(facts, name, call_at(reading, producer), source_of(reading, producer), cut))
     return found
 
 
@@ -116,6 +118,14 @@ def own_tensors(probe: Probe) -> Iterator[tuple[str, Tensor]]:
         for name, tensor in tensors.items():
             if tensor is not None:
                 yield join(callee.path, name), tensor
+
+
+def outermost_modules(probe: Probe) -> Iterator[tuple[str, nn.Module]]:
+    """The modules that were called and are not known to be in another one, with their paths."""
+    for callee in list(probe.names.callees.values()):
+        module = callee.ref()
+        if callee.anchor is None and module is not None:
+            yield callee.path, module
 
 
 def module_chain(reading: Reading, at: int) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.guard.cut import producers
+from insitu.capture.guard.definition import definition_of
 from insitu.capture.tensors import Value
 from insitu.trace.loss_input import LOSSES, SUSPICIOUS, LossInput
 from insitu.trace.operation import Operation, operation
@@ -25,7 +26,7 @@ def loss_inputs(reading: Reading, losses: Iterable[Value]) -> Iterator[LossInput
         if _operation(reading, at).base in LOSSES:
             source = _source(reading, at)
             if source is not None and _operation(reading, source).base in SUSPICIOUS:
-                yield LossInput(reading.call(at), reading.call(source))
+                yield LossInput(reading.call(at), reading.call(source), definition_of(reading, source))
 
 
 def _source(reading: Reading, at: int) -> int | None:

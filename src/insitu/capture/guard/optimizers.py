@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from insitu.capture.finite import is_finite, total
+from insitu.capture.guard.places import BEFORE, Occurrence
 from insitu.capture.torch_internals import version_counter
 from insitu.trace.event import Call
 from insitu.trace.health import OptimizerHistory
@@ -33,10 +34,21 @@ class LeftGradient:
 
 
 class OptimizerSteps:
-    """The steps of an optimizer; `bad` are the ids of its parameters that are known not to be finite."""
+    """The steps of an optimizer; `bad` are the ids of its parameters that are known not to be finite.
 
-    def __init__(self, optimizer: Any) -> None:
+    `moved` are the ids of those that had a gradient at a step, `idle` the shapes of those that had none at the last
+    one, and `returns` says how often it stepped after another optimizer. `groups` are the ids of its groups. `made` and
+    `schedule` say when it, and the schedule of its learning rate, were made.
+    """
+
+    def __init__(self, optimizer: Any, made: Occurrence) -> None:
         self.ref = weakref.ref(optimizer)
+        self.made = made
+        self.groups = set(map(id, optimizer.param_groups))
+        self.moved: set[int] = set()
+        self.idle: list[tuple[int, ...]] = []
+        self.returns = 0
+        self.schedule = BEFORE
         self.name = type(optimizer).__name__
         self.bad = {id(parameter) for parameter in parameters_of(optimizer) if not is_finite(parameter)}
         self.steps = 0
@@ -92,9 +104,16 @@ class OptimizerSteps:
         self._stale_steps += self._is_added and is_left
         self.rate = max(self.rate, *(float(group.get("lr", 1.0)) for group in optimizer.param_groups))
 
+    def see_moved(self, optimizer: Any) -> None:
+        """Look which parameters have a gradient."""
+        parameters = parameters_of(optimizer)
+        self.moved.update(id(each) for each in parameters if each.grad is not None)
+        self.idle = [tuple(each.shape) for each in parameters if each.grad is None]
+
     def history(self) -> OptimizerHistory:
         """The steps as plain data."""
-        return OptimizerHistory(self.name, self.steps, self.rate, self._stale_steps, self._place)
+        sites = (self.made.site, self.schedule.site)
+        return OptimizerHistory(self.name, self.steps, self.rate, self._stale_steps, self._place, *sites)
 
 
 def parameters_of(optimizer: Any) -> list[Tensor]:

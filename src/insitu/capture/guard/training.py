@@ -7,6 +7,7 @@ not at every step.
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from types import FrameType
@@ -18,26 +19,27 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from insitu.capture.explain.reading import Reading
 from insitu.capture.finite import finiteness_of, first_bad, is_finite
 from insitu.capture.guard.cut import cut_before
-from insitu.capture.guard.facts import facts_of, input_values, own_tensors
+from insitu.capture.guard.facts import facts_of, input_values, outermost_modules, own_tensors
 from insitu.capture.guard.loss_inputs import loss_inputs
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
+from insitu.capture.guard.places import place_of, site_at
+from insitu.capture.guard.sampling import is_due
+from insitu.capture.guard.steps import StepLogic
 from insitu.capture.guard.weights import Sample, Totals, Weight, dense_grad
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.names import innermost_module
-from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.torch_internals import DisableTorchFunction
 from insitu.trace.event import Call, Site
 from insitu.trace.findings import Finding, LeftoverGradient, NonFiniteUpdate
 from insitu.trace.health import ParameterHistory, TrainingHistory, health_findings
 from insitu.trace.loss_input import LossInput
+from insitu.trace.step_health import NONE_LATE
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import GuardChecks, ProbeChecks
     from insitu.capture.probe import Probe
 
 SECOND = 2  # the backward pass after which to ask why parameters have no gradient
-FIRST = 4  # steps that are all looked at; then it is those that are powers of two, and each EVERY-th
-EVERY = 64
 
 
 class Training:
@@ -52,6 +54,10 @@ class Training:
         self._passes = 0
         self._totals = Totals()
         self._loss_inputs: tuple[LossInput, ...] = ()
+        self._departures = Departures(self._keep_history, trouble)
+        self._departed: dict[str, ParameterHistory] = {}  # parameters of models that are gone
+        self._late = NONE_LATE
+        self._steps = StepLogic(checks, self._checks_here, model, trouble)
         self._cut: Call | None = None  # where the graph is cut, so that parameters get no gradient
 
     def start(self, undo: ExitStack) -> None:
@@ -59,6 +65,8 @@ class Training:
         with DisableTorchFunction():  # modes of others are not to see this
             self._see_model()
         self._checks.on_backward = self._on_backward
+        self._steps.start(undo)
+        undo.callback(self._departures.clear)
         undo.callback(register_optimizer_step_pre_hook(self._before_step).remove)
         undo.callback(register_optimizer_step_post_hook(self._after_step).remove)
 
@@ -80,6 +88,9 @@ class Training:
         for _, tensor in self._called_tensors(self._checks_here()):
             if isinstance(tensor, nn.Parameter):
                 self._weights.see(tensor)
+        self._weights.name(self._paths(), self._trained())
+        for check in self._checks_here():
+            self._departures.await_each(module for _, module in outermost_modules(check.probe))
 
     @staticmethod
     def _called_tensors(checks: list[ProbeChecks]) -> Iterator[tuple[str, Tensor]]:
@@ -114,6 +125,7 @@ class Training:
     def _begin_backward(self, probe: Probe) -> None:
         for optimizer in self._optimizers.values():
             optimizer.begin_backward()
+        self._steps.begin_backward()
         if is_due(self._passes) and probe.check is not None:
             for _, parameter in own_tensors(probe):
                 probe.check.hooks.look_at(parameter)
@@ -126,6 +138,7 @@ class Training:
         if is_sampled:
             self._see_model()
         self._weights.update_missing()
+        self._steps.end_backward(probe, at, self._weights.parameters())
         if self._passes == 1:
             self._find_loss_inputs(probe, at)
         if self._passes == SECOND:
@@ -158,7 +171,7 @@ class Training:
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         try:
             with DisableTorchFunction():
-                self._begin_step(optimizer)
+                self._begin_step(optimizer, sys._getframe(1))
             calls_model = any(map(callable, (*args, *kwargs.values())))
             if not calls_model:
                 self._pause(sys._getframe(1))
@@ -170,7 +183,7 @@ class Training:
         for check in self._checks_here():
             check.pause.begin(frame)
 
-    def _begin_step(self, optimizer: Any) -> None:
+    def _begin_step(self, optimizer: Any, frame: FrameType) -> None:
         steps = self._see_optimizer(optimizer)
         is_sampled = is_due(steps.steps)
         if is_sampled:
@@ -180,6 +193,7 @@ class Training:
             weight.has_optimizer = True
         self._weights.update_missing()
         steps.begin_step(optimizer)
+        self._steps.begin_step(optimizer, steps, frame, is_sampled=is_sampled)
         if is_sampled:
             self._totals.add(Sample(weights).total)
 
@@ -190,7 +204,9 @@ class Training:
             return known
         if not self._optimizers:
             self._totals = Totals()  # those without an optimizer are other gradients
-        steps = self._optimizers[id(optimizer)] = OptimizerSteps(optimizer)
+        steps = self._optimizers[id(optimizer)] = OptimizerSteps(
+            optimizer, self._steps.ownership.creation_of(optimizer)
+        )
         return steps
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -203,6 +219,7 @@ class Training:
             with DisableTorchFunction():
                 finding = self._update(optimizer, steps)
                 steps.leave(parameters_of(optimizer))
+                self._steps.end_step(optimizer)
         except Exception as error:
             self._trouble("looking at an optimizer", error)
         if finding is not None:
@@ -249,9 +266,9 @@ class Training:
 
     def _history(self) -> TrainingHistory:
         """The training as plain data."""
-        trained = self._trained()
+        self._keep_history()
         return TrainingHistory(
-            parameters=tuple(self._parameter_histories(trained)),
+            parameters=tuple(self._departed.values()),
             optimizers=tuple(steps.history() for steps in self._optimizers.values()),
             passes=self._passes,
             first_norms=tuple(self._totals.first),
@@ -259,7 +276,20 @@ class Training:
             has_model=self._has_model,
             cut=self._cut,
             loss_inputs=self._loss_inputs,
+            late=self._late,
+            steps_seen=self._steps.history(self._optimizers, self._weights.paths() | self._paths()),
         )
+
+    def _keep_history(self) -> None:
+        """Keep what is known about the parameters: a model is about to go, or the guard ends."""
+        late = self._steps.ownership.late(self._optimizers.values(), self._gap())
+        self._late = max(late, self._late, key=lambda each: len(each.paths))
+        self._departed |= {each.path: each for each in self._parameter_histories(self._trained())}
+
+    def _gap(self) -> dict[str, Tensor]:
+        """The parameters, by path, that got a gradient and that no optimizer has."""
+        found = self._checked_weights()
+        return {path: each for path, weight, each in found if weight.has_gradient and not weight.has_optimizer}
 
     def _parameter_histories(self, trained: set[int]) -> Iterator[ParameterHistory]:
         has_stepped = any(steps.steps for steps in self._optimizers.values())
@@ -274,7 +304,7 @@ class Training:
                 has_changed=is_unlikely_fixed or weight.has_changed(parameter),
                 is_matrix=parameter.dim() > 1,
                 is_layer=not parameter.requires_grad and self._is_layer(path),
-                is_trained=id(parameter) in trained,
+                is_trained=weight.is_trained or id(parameter) in trained,
                 peak=weight.peak,
                 norm=weight.norm,
                 share=weight.share,
@@ -283,7 +313,7 @@ class Training:
 
     def _checked_weights(self) -> Iterator[tuple[str, Weight, Tensor]]:
         """The weights that are still there and are not allowed to be wrong, with their paths."""
-        for key, path in self._paths().items():
+        for key, path in (self._weights.paths() | self._paths()).items():
             weight = self._weights.get(key)
             if weight is None or self._checks.is_allowed("", path):
                 continue
@@ -304,7 +334,17 @@ class Training:
             inside = set(map(id, module.parameters()))
             if inside & known:
                 trained |= inside
-        return trained
+        return trained | self._replaced()
+
+    def _replaced(self) -> set[int]:
+        """The ids of parameters that look like those of an optimizer which get no gradient: others took their place."""
+        gap = self._gap()
+        late = self._steps.ownership.late(self._optimizers.values(), gap)
+        idle = [shape for steps in self._optimizers.values() for shape in steps.idle]
+        found = [gap[path] for path in late.paths]
+        if sorted(idle) != sorted(tuple(each.shape) for each in found):
+            return set()
+        return set(map(id, found))
 
     def _called_modules(self) -> Iterator[nn.Module]:
         for check in self._checks.checks:
@@ -347,16 +387,58 @@ class Weights:
         """The ids of the parameters that an optimizer has."""
         return {key for key, weight in self._by_id.items() if weight.has_optimizer}
 
+    def name(self, paths: dict[int, str], trained: set[int]) -> None:
+        """Remember the paths of the parameters, by id, and which of them are trained."""
+        for key, path in paths.items():
+            if key in self._by_id:
+                self._by_id[key].path, self._by_id[key].is_trained = path, key in trained
+
+    def paths(self) -> dict[int, str]:
+        """The paths of the parameters, by id, as far as they are remembered."""
+        return {key: weight.path for key, weight in self._by_id.items() if weight.path}
+
     def update_missing(self) -> None:
         """Look which of the missing gradients are there by now."""
         for weight in self.missing:
             weight.has_gradient = is_served(weight.ref())
         self.missing = [weight for weight in self.missing if not weight.has_gradient]
 
+    def parameters(self) -> Iterator[Tensor | None]:
+        """Every parameter; None for one that is gone."""
+        return (weight.ref() for weight in self._by_id.values())
+
     def missing_ids(self) -> set[int]:
         """The ids of the parameters that require a gradient and have not got one."""
         parameters = (weight.ref() for weight in self.missing)
         return {id(each) for each in parameters if each is not None and each.requires_grad}
+
+
+class Departures:
+    """Tells that one of some modules is about to go: its parts and parameters are still there at that moment."""
+
+    def __init__(self, tell: Callable[[], None], trouble: Callable[[str, Exception], None]) -> None:
+        self._tell, self._trouble = tell, trouble
+        self._awaited: dict[int, weakref.ref[nn.Module]] = {}
+
+    def await_each(self, modules: Iterable[nn.Module]) -> None:
+        """Wait for the end of modules."""
+        for module in modules:
+            known = self._awaited.get(id(module))
+            if known is None or known() is not module:
+                self._awaited[id(module)] = weakref.ref(module, self._on_end)
+
+    def clear(self) -> None:
+        """Wait no more."""
+        self._awaited.clear()
+
+    def _on_end(self, ref: weakref.ref[nn.Module]) -> None:
+        if not self._awaited:
+            return
+        try:
+            with DisableTorchFunction():
+                self._tell()
+        except Exception as error:
+            self._trouble("looking at a model that goes", error)
 
 
 def paths_by_id(named: Iterable[tuple[str, Tensor]]) -> dict[int, str]:
@@ -376,17 +458,6 @@ def is_served(parameter: Tensor | None) -> bool:
     return parameter.is_leaf and parameter.grad is not None
 
 
-def is_due(count: int) -> bool:
-    """Whether to look at the gradients of this step."""
-    is_power_of_two = not count & (count - 1)
-    return count < FIRST or is_power_of_two or count % EVERY == 0
-
-
 def site_here() -> Site | None:
     """The line of the user's code that is being executed."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if not is_hidden(frame.f_code.co_filename):
-            return Sites().chain((frame.f_code, frame.f_lasti), None)
-        frame = frame.f_back
-    return None
+    return site_at(place_of(sys._getframe(1))[:2])

@@ -21,13 +21,17 @@ MOST_DIGESTED = 1 << 24  # elements of a tensor that is told apart by all its by
 class Weight:
     """A parameter in a training; the fields are those of `trace.health.ParameterHistory`."""
 
-    __slots__ = (*("before", "has_gradient", "has_optimizer", "norm", "peak", "ref", "samples", "share", "was_frozen"),)
+    __slots__ = (
+        *("before", "has_gradient", "has_optimizer", "is_trained", "norm", "path", "peak", "ref", "samples", "share"),
+        "was_frozen",
+    )
 
     def __init__(self, parameter: Tensor) -> None:
         self.ref = weakref.ref(parameter)
         self.before = content(parameter)
         self.was_frozen = not parameter.requires_grad
-        self.has_gradient = self.has_optimizer = False
+        self.has_gradient = self.has_optimizer = self.is_trained = False
+        self.path = ""  # as it was when the modules were seen last: later they may be gone
         self.peak = self.share = self.norm = 0.0
         self.samples = 0
 

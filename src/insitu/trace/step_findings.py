@@ -1,0 +1,106 @@
+"""What a guard found about the logic of training steps, as plain data; view/finding.py turns them into text.
+
+Finding
+├── EvaluatedTraining       a model is trained while it is in evaluation mode
+├── ActiveDropout           a functional dropout ignores the mode of its model
+├── TrainingModeEvaluation  a model is evaluated while it is in training mode
+├── TwoOptimizers           two optimizers move the same parameters in turns
+├── UndividedAccumulation   the gradients of several mean losses are added up, and nobody divides them
+├── ClippedWhileScaled      gradients are clipped before a scaler has unscaled them
+├── UnscaledPixels          bytes go into a layer as they are
+├── BroadcastLoss           a loss compares each prediction with each target
+└── InvertedMask            a mask keeps the padding and drops the rest
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from insitu.trace.event import Call, Site, TensorFacts
+from insitu.trace.findings import Finding, FindingKind
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class EvaluatedTraining(Finding):
+    """A model was in evaluation mode at `steps` of `samples` steps; `site` is the line that switched its mode.
+
+    `modules` are those that behave differently then.
+    """
+
+    modules: tuple[str, ...]
+    steps: int
+    samples: int
+    kind: FindingKind = "mode"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class ActiveDropout(Finding):
+    """The functional dropout `call` ran in a model in evaluation mode; `switch` is the line that switched the mode."""
+
+    switch: Site | None = None
+    kind: FindingKind = "mode"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class TrainingModeEvaluation(Finding):
+    """The model `path` was evaluated without gradients, after its last step, while it was in training mode."""
+
+    modules: tuple[str, ...]
+    kind: FindingKind = "mode"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class TwoOptimizers(Finding):
+    """Two optimizers moved the same parameters in turns; `site` is where the one that has more of them was made."""
+
+    paths: tuple[str, ...]
+    optimizers: tuple[str, str]
+    rates: tuple[float, float]
+    sites: tuple[Site | None, Site | None]
+    kind: FindingKind = "optimizer"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class UndividedAccumulation(Finding):
+    """Each step used the sum of the gradients of `passes` losses, each of which is a mean."""
+
+    optimizer: str
+    passes: int
+    steps: int
+    loss: Call
+    kind: FindingKind = "accumulated"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class ClippedWhileScaled(Finding):
+    """`call` clipped gradients that were still multiplied by the factor of a `GradScaler`."""
+
+    optimizer: str
+    kind: FindingKind = "optimizer"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class UnscaledPixels(Finding):
+    """A layer got whole numbers from 0 to 255; `call` is where they entered, `layer` the call that used them."""
+
+    layer: Call
+    facts: TensorFacts
+    kind: FindingKind = "data"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class BroadcastLoss(Finding):
+    """`call` combined the prediction and the target into each pair of their elements."""
+
+    shapes: tuple[tuple[int | str, ...], ...]
+    result: tuple[int | str, ...]
+    kind: FindingKind = "loss"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class InvertedMask(Finding):
+    """`call` made a mask that keeps nothing but the `padding` of an embedding when `use` applies it."""
+
+    use: Call
+    padding: int
+    kind: FindingKind = "data"
