@@ -20,6 +20,7 @@ from insitu.capture.finite import finiteness_of, first_bad, is_finite
 from insitu.capture.guard.cut import cut_before
 from insitu.capture.guard.facts import facts_of, input_values, own_tensors
 from insitu.capture.guard.loss_inputs import loss_inputs
+from insitu.capture.guard.numbers import TrainingNumbers
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
 from insitu.capture.guard.weights import Sample, Totals, Weight, dense_grad
 from insitu.capture.modules import get_ident, patch
@@ -52,6 +53,7 @@ class Training:
         self._passes = 0
         self._totals = Totals()
         self._loss_inputs: tuple[LossInput, ...] = ()
+        self._numbers = TrainingNumbers(is_due, self._paths)
         self._cut: Call | None = None  # where the graph is cut, so that parameters get no gradient
 
     def start(self, undo: ExitStack) -> None:
@@ -59,6 +61,8 @@ class Training:
         with DisableTorchFunction():  # modes of others are not to see this
             self._see_model()
         self._checks.on_backward = self._on_backward
+        self._checks.on_loss = self._numbers.begin_backward
+        undo.callback(self._numbers.stop)
         undo.callback(register_optimizer_step_pre_hook(self._before_step).remove)
         undo.callback(register_optimizer_step_post_hook(self._after_step).remove)
 
@@ -126,6 +130,8 @@ class Training:
         if is_sampled:
             self._see_model()
         self._weights.update_missing()
+        if probe.check is not None:
+            self._numbers.end_backward(probe.check)
         if self._passes == 1:
             self._find_loss_inputs(probe, at)
         if self._passes == SECOND:
@@ -182,6 +188,7 @@ class Training:
         steps.begin_step(optimizer)
         if is_sampled:
             self._totals.add(Sample(weights).total)
+        self._numbers.begin_step(optimizer, steps.steps)
 
     def _see_optimizer(self, optimizer: Any) -> OptimizerSteps:
         """The steps of an optimizer, which may be new."""
@@ -203,6 +210,7 @@ class Training:
             with DisableTorchFunction():
                 finding = self._update(optimizer, steps)
                 steps.leave(parameters_of(optimizer))
+                self._numbers.end_step(optimizer)
         except Exception as error:
             self._trouble("looking at an optimizer", error)
         if finding is not None:
@@ -259,6 +267,7 @@ class Training:
             has_model=self._has_model,
             cut=self._cut,
             loss_inputs=self._loss_inputs,
+            numbers=self._numbers.history(),
         )
 
     def _parameter_histories(self, trained: set[int]) -> Iterator[ParameterHistory]:
