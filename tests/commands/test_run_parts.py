@@ -559,10 +559,11 @@ def test_guard_without_the_trace(run: Run) -> None:
 
 
 def test_guard_can_stop_the_program(run: Run) -> None:
-    code, out, said = run("--guard=raise", "--quiet", "train.py", program=BROKEN)
+    program = BROKEN.replace(".sum()\n", ".sum()\n        loss.backward()\n")
+    code, out, said = run("--guard=raise", "--quiet", "train.py", program=program)
     assert (code, out) == (1, "")
     assert "NonFiniteError: train.py:6: torch.log produced Inf from finite inputs" in said
-    assert f'File "{Path("train.py").absolute()}", line 6, in <module>' in said
+    assert f'File "{Path("train.py").absolute()}", line 7, in <module>' in said
 
 
 def test_script_may_have_an_option_of_the_same_name(run: Run) -> None:

@@ -36,6 +36,7 @@ def found(history: TrainingHistory) -> list[tuple[type[Finding], tuple[str, ...]
 
 
 BODY = ParameterHistory("body.weight", peak=1.0, samples=4)
+VANISHED = replace(BODY, share=1e-8, peak=1e-8)
 FROZEN = replace(BODY, requires_grad=False, has_gradient=False, has_changed=False, is_layer=True)
 MISSING = replace(BODY, has_gradient=False, has_changed=False, samples=0)
 
@@ -54,9 +55,15 @@ CASES: dict[str, tuple[TrainingHistory, list[type[Finding]]]] = {
     "a large gradient of a large weight": (training(replace(BODY, peak=1e6, norm=1e3)), []),
     "all gradients explode": (training(replace(BODY, peak=5e3), largest_norm=5e3), [ExplodingGradients]),
     "gradients that grow and stay small": (training(first_norms=(1e-3,), largest_norm=50.0), []),
-    "a gradient that vanishes": (training(replace(BODY, share=1e-8)), [VanishingGradients]),
-    "a bias whose gradient vanishes": (training(replace(BODY, share=1e-8, is_matrix=False)), []),
-    "one sample is not enough": (training(replace(BODY, share=1e-8, samples=1)), []),
+    "all gradients grow from nothing": (training(first_norms=(0.0, 0.0, 0.0), largest_norm=300.0), []),
+    "all gradients explode from nothing": (
+        training(replace(BODY, peak=5e3), first_norms=(0.0, 0.0, 0.0), largest_norm=5e3),
+        [ExplodingGradients],
+    ),
+    "a gradient that vanishes": (training(VANISHED), [VanishingGradients]),
+    "a bias whose gradient vanishes": (training(replace(VANISHED, is_matrix=False)), []),
+    "a gradient that only looks small beside a huge one": (training(replace(VANISHED, peak=0.1)), []),
+    "three samples are not enough": (training(replace(VANISHED, samples=3)), []),
     "frozen late": (training(FROZEN), [FrozenParameters]),
     "a frozen table": (training(replace(FROZEN, is_layer=False)), []),
     "left out of the optimizer": (training(replace(BODY, has_changed=False, has_optimizer=False)), [OptimizerGap]),

@@ -139,6 +139,18 @@ def is_finite(tensor: Tensor) -> bool:
     return finiteness_of(tensor).is_finite
 
 
+def bad_share(tensors: list[Tensor]) -> float:
+    """The share of the elements that are not finite, in the tensor with most of them."""
+    return run_isolated(lambda: max(map(_bad_share, tensors), default=0.0))
+
+
+def _bad_share(tensor: Tensor) -> float:
+    values = floats(tensor)
+    if values is None or not values.numel():
+        return 0.0
+    return 1.0 - float(values.isfinite().float().mean())
+
+
 def has_least(inputs: list[Tensor], result: Tensor) -> bool:
     """Whether an input holds the least number of its dtype, with which scores are masked."""
     return run_isolated(lambda: any(_reaches_least(tensor, result) for tensor in inputs))

@@ -50,22 +50,23 @@ def guard(
     watchdog: float | None = None,
     memory: int | str | None = None,
 ) -> Guard:
-    """Raise `NonFiniteError` at the call that produces NaN or Inf from finite inputs, forward or backward.
+    """Raise `NonFiniteError` for NaN or Inf that a call produces from finite inputs, forward or backward.
 
     A guard is a `with` block, or decorates a function. It checks all torch functions in the block; another thread is
     checked while it runs a module. Only the call that produces NaN or Inf counts, not the calls that pass it on, and
     only what leaves a torch function.
 
-    In a tensor that needs no gradient, Inf (outside modules also NaN) may heal: a mask computed by `torch.log`, a
-    reciprocal whose infinities are replaced. It is reported when it reaches a loss or a gradient, when NaN is computed
-    from it, when it leaves torch as a number or an array, or when no call has used it by the end of the block.
+    NaN and Inf may heal: a mask computed by `torch.log`, a quotient that `torch.where` or `nan_to_num` replaces. They
+    are reported when they reach a loss, a gradient or the result of a model, when a call spreads NaN or several calls
+    pass it on, when they leave torch as a number or an array, or when no call has used them by the end of the block.
     Infinities that the program writes itself (a mask of `-inf`), the least number of a dtype in a mask, and
     uninitialised memory are ignored.
 
     Some findings only warn: NaN from before the block; NaN or Inf that the program has written itself, once a loss
     contains it; metrics of a block that trains; and findings after an exception has ended the block. At the end of the
-    block, a warning names parameters that never get a gradient or never change, and gradients that vanish, explode or
-    are not set to zero. Parameters that are frozen from the beginning, while the rest learns, are only in the findings.
+    block, a warning names parameters that never get a gradient or never change, gradients that vanish, explode or are
+    not set to zero, activations that die or saturate, unusual updates and spikes of the loss. Parameters that are
+    frozen from the beginning, while the rest learns, are only in the findings.
 
     With `last`, `to`, `values`, `watchdog` or `memory`, the guard is a flight recorder, too: it keeps the last steps,
     and writes them to a file, with a page beside it, when an exception ends the block, when it finds NaN or Inf, on
@@ -208,8 +209,8 @@ class GuardEntry(Entry):
         self.training = Training(subject, checks, self.recorder.trouble)
         with ExitStack() as undo:
             undo.callback(checks.stop)
-            scaling.begin(checks.remember_scaling)
-            undo.callback(scaling.end, checks.remember_scaling)
+            scaling.begin(checks)
+            undo.callback(scaling.end, checks)
             self.recorder.start(frame)
             undo.callback(self.recorder.stop)
             self.training.start(undo)

@@ -7,6 +7,7 @@ Finding
 │   ├── NonFiniteFromHook      a hook on a gradient produced it
 │   ├── NonFiniteUpdate        an optimizer wrote it into a parameter
 │   ├── NonFiniteInput         it was there before the guard began
+│   ├── NonFiniteData          it was computed outside of torch, and data brought it in
 │   ├── NonFiniteLiteral       the program wrote it down, and it reached the loss
 │   ├── NonFiniteLoss          a loss contains it, and the call that produced it was not checked
 │   ├── UncheckedGradient      a gradient contains it, and the call that produced it was not checked
@@ -20,6 +21,10 @@ Finding
 ├── StuckParameters
 ├── StaleGradients
 ├── LossMistake            a loss gets something else than it takes
+├── DeadActivation         a ReLU that returns only zeros
+├── SaturatedActivation    a sigmoid, tanh or softmax whose outputs are at the ends
+├── UnusualUpdates         weights that steps change far too much, or hardly at all
+├── LossSpike              a loss far above those before it
 └── …                      the logic of steps: see step_findings.py
 """
 
@@ -30,12 +35,12 @@ from typing import Any, Literal
 
 from insitu.trace.event import Call, Phase, Site, TensorFacts
 
-NumberKind = Literal["nan", "inf", "incoming", "update"]
+NumberKind = Literal["nan", "inf", "incoming", "update", "activation", "ratio", "spike"]
 TrainingKind = Literal["missing", "vanishing", "exploding", "unchanged", "accumulated", "loss"]
 StepKind = Literal["mode", "optimizer", "data"]
 FindingKind = NumberKind | TrainingKind | StepKind
 Severity = Literal["error", "warning", "info"]
-Reach = Literal["nan", "model", "loss", "gradient", "number", "unused"]
+Reach = Literal["nan", "spread", "calls", "model", "loss", "gradient", "backward", "number", "exception", "unused"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,9 +67,10 @@ class Finding:
     Inf that no checked call produced; "update" for what an optimizer wrote into a parameter. About training: "missing"
     (parameters that never got a gradient), "vanishing", "exploding", "unchanged" (parameters), "accumulated" (gradients
     that were not set to zero or not divided), "loss" (a loss that gets something else than it takes), "mode" (training
-    or evaluation mode at the wrong time), "optimizer" (which parameters it moves, and how), "data". `call` is the call
-    at fault, `site` its line, `path` its module, or a parameter. `severity` is "error" for a finding that a guard
-    raises, "warning" or "info".
+    or evaluation mode at the wrong time), "optimizer" (which parameters it moves, and how), "data", "activation"
+    (outputs of an activation function that are all zero, or at the ends), "ratio" (updates that are too large or too
+    small for the weights), "spike" (a loss far above those before it). `call` is the call at fault, `site` its line,
+    `path` its module, or a parameter. `severity` is "error" for a finding that a guard raises, "warning" or "info".
 
     >>> NonFiniteGradient(kind="nan", path="head", node="SqrtBackward0").phase
     'backward'
@@ -132,8 +138,9 @@ class NonFiniteResult(NonFinite):
     """A forward call produced NaN or Inf.
 
     `has_finite_inputs` says that all its inputs are known to be finite, `has_positive_infinity` that an input contained
-    +inf; it is None where the signs of infinities are not known. Inf may heal: then it is reported once it has reached
-    what `reach` says, and `consumer` is the call there. `is_metric` says that it did not reach the training.
+    +inf; it is None where the signs of infinities are not known. NaN and Inf may heal: the finding is reported once it
+    has reached what `reach` says, and `consumer` is the call there. `is_metric` says that it did not reach the
+    training.
     """
 
     has_finite_inputs: bool = False
@@ -203,6 +210,24 @@ class NonFiniteInput(NonFinite):
     """A call got a tensor that contained NaN or Inf before the guard began; it is the only operand."""
 
     kind: FindingKind = "incoming"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class NonFiniteData(NonFinite):
+    """A call got data that contains NaN or Inf, and it reached what `reach` says; `consumer` is the call there.
+
+    `sources` are the lines on the way of the data that can have produced it, the nearest first: `site` is the first.
+    """
+
+    sources: tuple[Site, ...]
+    reach: Reach | None = None
+    consumer: Call | None = None
+    kind: FindingKind = "incoming"
+
+    @property
+    def severity(self) -> Severity:
+        """An error."""
+        return "error"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -355,3 +380,51 @@ class LossMistake(Finding):
     mistake: Literal["probabilities", "batch", "scores"]
     definition: Site | None = None
     kind: FindingKind = "loss"
+
+
+# The numbers of a training.
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class DeadActivation(Finding):
+    """A ReLU returned only zeros in all `samples` sampled backward passes from the pass `since` on."""
+
+    since: int
+    samples: int
+    kind: FindingKind = "activation"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class SaturatedActivation(Finding):
+    """At least `share` of the outputs of an activation function were at the ends, from the backward pass `since` on."""
+
+    since: int
+    share: float
+    kind: FindingKind = "activation"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class UnusualUpdates(Finding):
+    """One step changed weights by `ratio` of their norm: far too much (`is_large`), or hardly at all."""
+
+    paths: tuple[str, ...]
+    ratio: float
+    rate: float
+    is_large: bool = False
+    kind: FindingKind = "ratio"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class LossSpike(Finding):
+    """The loss of one backward pass was far above the `usual` one, and the next losses were not.
+
+    `rows` are the rows of the `batch` with the largest `shares` of the loss; empty where they are not known.
+    """
+
+    backward_pass: int
+    loss: float
+    usual: float
+    batch: int = 0
+    rows: tuple[int, ...] = ()
+    shares: tuple[float, ...] = ()
+    kind: FindingKind = "spike"

@@ -21,15 +21,20 @@ from insitu.trace.findings import (
     OptimizerPlace,
     StaleGradients,
     StuckParameters,
+    UnusualUpdates,
     VanishingGradients,
 )
+from insitu.trace.health_numbers import NO_NUMBERS, NumberHistory, number_findings
 from insitu.trace.loss_input import LossInput
 from insitu.trace.step_health import NO_STEPS, NONE_LATE, LateParameters, StepHistory, step_findings
 
 VANISHED = 1e-6  # of the largest gradient, element by element
+VANISHED_NORM = 1e-3  # a gradient that is larger does not vanish, whatever the largest one is
+ENOUGH_SAMPLES = 4  # a small layer may be silent for a few batches
 EXPLODED = 1e5  # times the norm of the weight itself
 GROWN = 1e3  # times the norm of all gradients at first
 SMALL_ENOUGH = 1e2  # a norm of all gradients that is nothing to worry about
+LEAST_FIRST = 0.5  # norms at first that are smaller say little: the loss may have been zero by then
 LARGE_SHARE = 0.1  # of the largest gradient: these are named where all gradients together explode
 ALMOST_ALWAYS = 0.9  # of all steps of an optimizer
 
@@ -97,6 +102,7 @@ class TrainingHistory:
     loss_inputs: tuple[LossInput, ...] = ()
     late: LateParameters = NONE_LATE
     steps_seen: StepHistory = NO_STEPS
+    numbers: NumberHistory = NO_NUMBERS
 
     @property
     def steps(self) -> int:
@@ -136,9 +142,14 @@ class TrainingHistory:
 
 def health_findings(training: TrainingHistory) -> Iterator[Finding]:
     """What is wrong with a training."""
-    for check in CHECKS:
-        yield from check(training)
+    found = [finding for check in CHECKS for finding in check(training)]
+    yield from found
     yield from step_findings(training.steps_seen)
+    has_stuck = any(isinstance(finding, StuckParameters) for finding in found)
+    for finding in number_findings(training.numbers):
+        is_said = has_stuck and isinstance(finding, UnusualUpdates) and not finding.is_large
+        if not is_said:
+            yield finding
 
 
 def missing_gradients(training: TrainingHistory) -> Iterator[Finding]:
@@ -199,12 +210,13 @@ def is_exploding(parameter: ParameterHistory) -> bool:
 def has_exploded(training: TrainingHistory) -> bool:
     """Whether all gradients together became much larger than they were at first."""
     first = median(training.first_norms) if training.first_norms else 0.0
-    return training.largest_norm > max(GROWN * first, SMALL_ENOUGH)
+    return training.largest_norm > max(GROWN * max(first, LEAST_FIRST), SMALL_ENOUGH)
 
 
 def is_vanishing(parameter: ParameterHistory) -> bool:
     """Whether the gradient of a parameter was tiny in all samples."""
-    return parameter.samples > 1 and parameter.share < VANISHED and parameter.is_matrix
+    is_small = parameter.share < VANISHED and parameter.peak < VANISHED_NORM
+    return parameter.samples >= ENOUGH_SAMPLES and is_small and parameter.is_matrix
 
 
 def frozen_parameters(training: TrainingHistory) -> Iterator[Finding]:

@@ -56,6 +56,13 @@ Risk = Literal["none", "backward", "overflow", "division", "any"]
 Draws = Literal["never", "always", "order", "in training", "if dropout_p"]
 
 _MOVES = frozenset(("copy", "conversion", "rearrangement", "selection", "repetition", "join"))
+# What programs use to replace NaN and Inf, to leave them out, and to look for them.
+_REPAIRS = frozenset(
+    (
+        *("nan_to_num", "clamp", "where", "masked_fill", "masked_select", "setitem", "index_put", "maximum", "minimum"),
+        *("isfinite", "isnan", "isinf", "isposinf", "isneginf", "nansum", "nanmean", "nanmedian", "nanquantile"),
+    )
+)
 _RISKS: dict[Family, Risk] = {
     **{"copy": "none", "rearrangement": "none", "rounding": "none", "gradient": "none", "allocation": "none"},
     **{"selection": "backward", "repetition": "backward", "join": "backward", "lookup": "backward"},
@@ -97,6 +104,11 @@ class Operation:
     def is_move(self) -> bool:
         """Whether the result holds values of the inputs and nothing else."""
         return self.family in _MOVES
+
+    @property
+    def repairs(self) -> bool:
+        """Whether programs use it to replace NaN or Inf, to leave them out, or to look for them."""
+        return self.base in _REPAIRS
 
     @property
     def passes_on(self) -> bool:

@@ -18,8 +18,9 @@ The guard, the page and compare once had rules of their own. Where they differed
 - The least number of a dtype in an input makes `-inf` a mask. Statistics do not tell the sign of an infinity: there, an
   infinity counts as `-inf`, for a least number is a mask far more often than a number that overflows. (Only the guard
   knew masks.)
-- Inf in a tensor without a gradient may heal, NaN outside of modules too: `Reach` says what it must reach to
-  count. (Only the guard waited; the page and the guard gave different answers for a mask made by `torch.log`.)
+- NaN and Inf may heal: `Reach` says what they must reach to count. A guard waits for all of them, and asks
+  `reach_beyond_repair`: it knows the share of bad elements, and looks after the gradients. In a trace, Inf in a tensor
+  without a gradient may heal, and NaN outside of modules (`may_heal`, `reach_of`).
 """
 
 from __future__ import annotations
@@ -242,6 +243,48 @@ def reach_of(passage: Passage, *, is_nan: bool, is_in_model: bool) -> Reach | No
         return "nan"
     if is_nan and is_in_model:
         return "model"
+    return None
+
+
+# What waits while a program runs.
+
+MOST_PASSES = 8  # calls that may pass a NaN on before it counts as one that nobody repairs
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """A call that got a NaN or Inf that waits, and that does not return finite tensors.
+
+    `before` and `after` are the shares of the elements that are not finite, in the input with most of them and in the
+    output with most of them. `passes` counts the calls that have passed NaN on up to here.
+    """
+
+    passage: Passage
+    before: float
+    after: float
+    passes: int
+
+    @property
+    def makes_nan(self) -> bool:
+        """Whether the call computed NaN from Inf."""
+        return self.passage.outgoing.nan and is_new(self.passage.outgoing, self.passage.incoming)
+
+    @property
+    def spreads(self) -> bool:
+        """Whether the NaN is now in numbers that were sound: a mask that fits the input no longer finds them all."""
+        is_elementwise = self.passage.operation.family in ("elementwise", "write", "join")
+        return self.passage.outgoing.nan and self.after > self.before and not is_elementwise
+
+
+def reach_beyond_repair(contact: Contact) -> Reach | None:
+    """What a NaN or Inf has reached that goes into a call and does not heal there; None if it may still heal."""
+    outgoing = contact.passage.outgoing
+    if outgoing.is_finite:  # it was returned as a number or an array
+        return "number"
+    if contact.spreads:
+        return "spread"
+    if outgoing.nan and contact.passes > MOST_PASSES:
+        return "calls"
     return None
 
 

@@ -10,13 +10,16 @@ from itertools import chain, repeat
 from insitu.trace.event import Call, Site, Stats, TensorFacts
 from insitu.trace.findings import (
     ConsequentGradient,
+    DeadActivation,
     ExplodingGradients,
     Finding,
     FrozenParameters,
     LeftoverGradient,
     LossMistake,
+    LossSpike,
     MissingGradients,
     NonFinite,
+    NonFiniteData,
     NonFiniteFromHook,
     NonFiniteGradient,
     NonFiniteInput,
@@ -26,10 +29,12 @@ from insitu.trace.findings import (
     NonFiniteUpdate,
     OptimizerGap,
     OptimizerPlace,
+    SaturatedActivation,
     StaleGradients,
     StuckParameters,
     TensorOperand,
     UncheckedGradient,
+    UnusualUpdates,
     VanishingGradients,
 )
 from insitu.trace.step_findings import (
@@ -52,6 +57,7 @@ MOST_PATHS = 8
 MOST_OPTIMIZERS = 3
 MOST_TEXT = 100
 MOST_EXPRESSION = 50
+SOON = 3  # the first backward pass whose activations are looked at
 
 
 def text(finding: Finding) -> str:
@@ -75,6 +81,7 @@ def _(finding: MissingGradients) -> Iterator[str]:
     yield from map(str, evidence(finding))
 
 
+@lines.register(LossSpike)
 @lines.register(LossMistake)
 @lines.register(OptimizerGap)
 @lines.register(StuckParameters)
@@ -198,6 +205,32 @@ def _(finding: NonFiniteUpdate) -> str:
 def _(finding: NonFiniteInput) -> str:
     name = "".join(safe(operand.name) for operand in finding.operands)
     return f"{_callee(finding)} got {name or 'a tensor'}, which already contained {_what(finding)}"
+
+
+@sentence.register
+def _(finding: NonFiniteData) -> str:
+    what = f"{_what(finding)} in the data that {_callee(finding)}{_at(_call_site(finding))} got"
+    source = short(safe(_written(finding.site)), MOST_EXPRESSION)
+    if len(finding.sources) == 1:
+        return f"{source or 'this line'} most likely produced the {what}"
+    return f"{source or 'this line'}, or another of {len(finding.sources)} lines, produced the {what}"
+
+
+def _call_site(finding: Finding) -> Site | None:
+    if finding.call is not None:
+        return finding.call.site
+    return None
+
+
+@evidence.register
+def _(finding: NonFiniteData) -> Iterator[EvidenceLine]:
+    if finding.output is not None:
+        text = f"{tensor(finding.output)}{_bad(finding.output.stats, finding.index)}"
+        yield EvidenceLine("data", text, finding.output)
+    for source in finding.sources[1:]:
+        yield EvidenceLine("or", f"{_place(source)}{short(safe(_written(source)), MOST_TEXT)}")
+    if reach := _reach(finding):
+        yield EvidenceLine("then", reach)
 
 
 @sentence.register
@@ -438,6 +471,57 @@ def _optimizer(place: OptimizerPlace) -> str:
     return f"{safe(place.name)} with lr={place.rate:g}"
 
 
+# The numbers of a training.
+
+
+@sentence.register
+def _(finding: DeadActivation) -> str:
+    since = _since(finding.since)
+    return f"{_activation(finding)} returned only zeros in {finding.samples} sampled backward passes, {since}"
+
+
+@sentence.register
+def _(finding: SaturatedActivation) -> str:
+    share = f"{finding.share:.1%} of the outputs of {_activation(finding)}"
+    return f"at least {share} are at the ends, where the slope is zero, {_since(finding.since)}"
+
+
+def _activation(finding: Finding) -> str:
+    if finding.path:
+        return f"{_callee(finding)} in {safe(finding.path)}"
+    return _callee(finding)
+
+
+def _since(backward_pass: int) -> str:
+    if backward_pass <= SOON:
+        return "from the beginning"
+    return f"since backward pass {backward_pass:,}"
+
+
+@sentence.register
+def _(finding: UnusualUpdates) -> str:
+    size = f"hardly changes {_parameters(finding.paths)}: by {finding.ratio:.0e} of their norm"
+    if finding.is_large:
+        size = f"changes {_parameters(finding.paths)} by up to {finding.ratio:.2g} times their norm"
+    return f"one optimizer step {size} at lr={finding.rate:g}: {_list(finding.paths)}"
+
+
+@sentence.register
+def _(finding: LossSpike) -> str:
+    usual = f"the usual loss before it is {finding.usual:.3g}"
+    return f"the loss of backward pass {finding.backward_pass:,} (the first is 0) is {finding.loss:.3g}; {usual}"
+
+
+@evidence.register
+def _(finding: LossSpike) -> Iterator[EvidenceLine]:
+    if not finding.rows:
+        yield EvidenceLine("rows", "not known: autograd has not saved the loss of each row")
+        return
+    shares = zip(finding.rows, finding.shares, strict=True)
+    text = ", ".join(f"row {row} {share:.0%}" for row, share in shares)
+    yield EvidenceLine("rows", f"{text} of the loss, of {finding.batch:,} rows")
+
+
 # Parts of sentences and lines.
 
 
@@ -461,7 +545,7 @@ def _what(finding: NonFinite) -> str:
 
 def _reach(finding: NonFinite) -> str:
     """Why NaN or Inf that might have healed is reported after all."""
-    if not isinstance(finding, NonFiniteResult):
+    if not isinstance(finding, (NonFiniteResult, NonFiniteData)):
         return ""
     if finding.reach is None:
         return ""
@@ -473,10 +557,14 @@ def _reach(finding: NonFinite) -> str:
 
 REACHES = {
     "nan": "{} produced NaN from it",
-    "model": "{} used it",
+    "spread": "{} spread it",
+    "calls": "nothing repaired it before {}",
+    "model": "the result of {} contains it",
     "loss": "it reached the loss: {}",
     "gradient": "it reached the gradient of {}",
+    "backward": "the backward function of the user returned it",
     "number": "it left torch: {}",
+    "exception": "an exception ended the block while a tensor held it",
     "unused": "it is in a result that no call used",
 }
 

@@ -17,14 +17,15 @@ from insitu.capture.calls import FunctionCallee
 from insitu.capture.explain.note import save_waiting_tapes
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.finite import careful_total, is_finite
-from insitu.capture.guard.facts import alive
-from insitu.capture.guard.forward import incoming_finding, opaque_finding, waiting_behind
-from insitu.capture.guard.handlers import CONTAINERS, make_after, make_before
+from insitu.capture.guard.arrays import ArraySources
+from insitu.capture.guard.facts import alive, holds_nonfinite
+from insitu.capture.guard.forward import incoming_finding, opaque_finding, report_waiting, waiting_behind
+from insitu.capture.guard.handlers import CONTAINERS, ChosenStrategy, make_after, make_before
 from insitu.capture.guard.hooks import Hooks
 from insitu.capture.guard.nodes import Nodes
 from insitu.capture.guard.pause import Pause
 from insitu.capture.guard.risk import can_produce
-from insitu.capture.guard.waiting import Waiting
+from insitu.capture.guard.waiting import Wait, Waiting
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, Raised, Tape, VariableEntry
 from insitu.capture.tensors import FORGOTTEN, GIVEN, ParameterValue, Value
@@ -53,9 +54,12 @@ class GuardChecks:
         self.has_trained = False  # whether a backward pass has run
         self.checks: list[ProbeChecks] = []
         self.on_backward: Callable[[Probe, int | None], None] = lambda probe, at: None
+        self.on_loss: Callable[[ProbeChecks, int, Any], None] = lambda check, at, args: None
         self.is_scaled = False  # whether losses were scaled for half precision: their gradients may overflow
         self.looks_at_calls = False  # whether the tensors of each call are kept, too (flight_checks.py)
+        self.is_scaling = False  # whether a loss is being scaled
         self.runs_user_code = False  # whether the function mode is switched on for code of the user in a backward pass
+        self.array_sources = ArraySources()
         self._allowed: dict[tuple[str, str], bool] = {}
 
     def of(self, probe: Probe) -> ProbeChecks:
@@ -78,9 +82,13 @@ class GuardChecks:
         is_expected = self.is_scaled or bool(self.allow)
         return is_reported or is_expected
 
-    def remember_scaling(self) -> None:
-        """Remember that a loss is scaled."""
-        self.is_scaled = True
+    def begin_scaling(self) -> None:
+        """A loss is about to be scaled."""
+        self.is_scaled = self.is_scaling = True
+
+    def end_scaling(self) -> None:
+        """The loss was scaled."""
+        self.is_scaling = False
 
     def open(self, probe: Probe, at: int) -> None:
         """A watched function is called: a guard ignores it."""
@@ -99,6 +107,8 @@ class GuardChecks:
         is_opaque = not is_function and callee.kind in ("module", "function")
         if is_opaque:
             check.look_at_opaque(at, is_ours=_getframe(1).f_code is probe.on_module.__code__)
+            if probe.module is None and check.waiting:
+                check.tell(check.model_finding, at)
         if len(probe.tape) > SOON or self.runs_user_code:
             check.end_call(is_backward=is_function and callee.runs_backward)
 
@@ -108,10 +118,8 @@ class GuardChecks:
             found: list[Finding] = []
             for check in self.checks:
                 found += check.rest()
-            if not is_complete:
-                return found
             for check in self.checks:
-                found += check.waiting.unused()
+                found += check.waiting.unused() if is_complete else check.waiting.at_exception()
             return found
 
     def cleared(self, probe: Probe) -> tuple[int, int]:
@@ -133,6 +141,7 @@ class GuardChecks:
         self.checks.clear()
         self.report = lambda finding: None
         self.on_backward = lambda probe, at: None
+        self.on_loss = lambda check, at, args: None
 
 
 def names(pattern: str, name: str, path: str) -> bool:
@@ -158,8 +167,10 @@ class ProbeChecks:
         self.past = Tape()
         self.unchecked: set[int] = set()
         self.nonfinite: set[int] = set()
+        self.overflows: dict[int, NonFiniteResult] = {}  # of calls that the next call is to report
         self.waiting = Waiting(self)
         self.nodes, self.hooks, self.pause = Nodes(self), Hooks(self), Pause(probe)
+        self.strategies: dict[str, ChosenStrategy] = {}  # of the functions that were met, by name
         self.gone = 0  # how much of the tape was cleared so far
         before, after = make_before(self), make_after(self)
         self.pair = (with_modes_off(before), with_modes_off(after)) if probe.modes.is_careful else (before, after)
@@ -251,7 +262,26 @@ class ProbeChecks:
                 self.nonfinite.add(at)
                 self.tell(opaque_finding, self, at, tensor)
 
-    def waiting_behind(self, found: list[Value]) -> NonFiniteResult | None:
+    def model_finding(self, at: int) -> Finding | None:
+        """The finding of a NaN, or of an Inf with a gradient, that waits and that the outermost module returns."""
+        result = self.probe.tape.result(at)
+        if isinstance(result, Raised):
+            return None
+        bad = [value for value in values(result) if holds_nonfinite(value)]
+        wait = self.waiting_behind(bad) if bad else None
+        if wait is None:
+            return None
+        is_mask = wait.is_data or not any(tensor.requires_grad for tensor in alive(bad))
+        is_harmless = is_mask and not wait.holds_nan
+        if is_harmless:
+            return None
+        reading = Reading(self.probe.tape)
+        try:
+            return report_waiting(self, wait, "model", reading, at)
+        finally:
+            reading.close()
+
+    def waiting_behind(self, found: list[Value]) -> Wait | None:
         """The finding that waits behind one of some values."""
         return waiting_behind(self, found)
 
@@ -296,6 +326,7 @@ class ProbeChecks:
         self.gone += len(probe.tape)
         self.unchecked.clear()
         self.nonfinite.clear()
+        self.overflows.clear()
         probe.tape.clear()
         probe.codes.clear()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy
 from torch import Tensor, nn
 
 from insitu.capture.explain.reading import Reading, values
@@ -40,8 +41,9 @@ def holds_nonfinite(value: Value) -> bool:
 
 
 def input_values(reading: Reading, at: int) -> list[Value]:
-    """The tensors that were given to a call."""
-    return [*values(reading.args(at)), *values(reading.kwargs(at))]
+    """The tensors that were given to a call; arrays of NumPy are left out."""
+    found = [*values(reading.args(at)), *values(reading.kwargs(at))]
+    return [value for value in found if not isinstance(value(), numpy.ndarray)]
 
 
 def operands(

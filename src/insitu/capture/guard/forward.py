@@ -13,7 +13,7 @@ from torch import Tensor
 from insitu.capture.calls import FunctionCallee
 from insitu.capture.containers import tensors_in
 from insitu.capture.explain.reading import Reading
-from insitu.capture.finite import finiteness_of, first_bad, has_least, is_finite
+from insitu.capture.finite import bad_share, finiteness_of, first_bad, has_least, is_finite
 from insitu.capture.guard.facts import (
     alive,
     facts_of,
@@ -25,17 +25,26 @@ from insitu.capture.guard.facts import (
     parameter_path,
 )
 from insitu.capture.guard.history import TapeHistory
+from insitu.capture.guard.waiting import Wait
 from insitu.capture.tensors import GIVEN, ParameterValue, Value
-from insitu.trace.findings import Finding, NonFiniteInput, NonFiniteResult, Reach, TensorOperand
+from insitu.trace.findings import (
+    Finding,
+    NonFinite,
+    NonFiniteData,
+    NonFiniteInput,
+    NonFiniteResult,
+    Reach,
+    TensorOperand,
+)
 from insitu.trace.operation import operation
 from insitu.trace.origin import (
     FINITE,
+    Contact,
     Finiteness,
     Passage,
     literals,
-    may_heal,
     origin_output,
-    reach_of,
+    reach_beyond_repair,
     unchecked_source,
 )
 
@@ -106,8 +115,8 @@ def output_finding(
     if check.checks.is_allowed(callee.name, check.path):
         return None
     passage = tensors.passage()
-    is_meant = passage.literals.nan or not passage.inputs
-    if is_meant:
+    if is_meant(check, passage):
+        hold_data(check, tensors, passage)
         return None
     waiting = waiting_at(check, Reading(check.probe.tape), at)
     if waiting is not None:
@@ -115,6 +124,22 @@ def output_finding(
     if passage.is_literal:
         return None
     return earlier_finding(check, tensors, passage) or new_finding(check, tensors, passage)
+
+
+def is_meant(check: ProbeChecks, passage: Passage) -> bool:
+    """Whether NaN was written down or loaded, or a loss is scaled too far: the optimizer skips that step."""
+    is_scaled_too_far = check.checks.is_scaling and passage.incoming.is_finite
+    return passage.literals.nan or not passage.inputs or is_scaled_too_far
+
+
+def hold_data(check: ProbeChecks, tensors: CallTensors, passage: Passage) -> None:
+    """If a call made a tensor of data that is not finite, its finding waits, for the data may be masked."""
+    if passage.inputs or not passage.literals.is_finite:
+        return
+    finding = result_finding(check, tensors.at, tensors.outputs[0], [], has_finite_inputs=False)
+    data = data_finding(check, finding)
+    if data is not None:
+        check.waiting.add(tensors.at, Wait(data))
 
 
 def earlier_finding(check: ProbeChecks, tensors: CallTensors, passage: Passage) -> Finding | None:
@@ -125,7 +150,7 @@ def earlier_finding(check: ProbeChecks, tensors: CallTensors, passage: Passage) 
 
 
 def new_finding(check: ProbeChecks, tensors: CallTensors, passage: Passage) -> Finding | None:
-    """The finding of the call itself; one that may heal waits."""
+    """The finding of a call that passes on what came in. That of a call that produced NaN or Inf waits."""
     index = origin_output(passage)
     if index is None:
         return incoming_finding(check, tensors.at, tensors.inputs, check.path)
@@ -137,18 +162,31 @@ def new_finding(check: ProbeChecks, tensors: CallTensors, passage: Passage) -> F
         tensors_in(tensors.arguments),
         has_finite_inputs=passage.has_finite_inputs,
     )
-    has_gradient = output.requires_grad or check.probe.backward
-    if may_heal(passage.outputs[index], has_gradient=has_gradient, is_in_model=check.probe.module is not None):
-        check.waiting.add(tensors.at, finding)
+    is_overflow = passage.operation.risk == "overflow" and finding.kind == "inf"
+    if is_overflow and output.requires_grad:
+        leave_to_next_call(check, tensors, finding)
         return None
-    check.checks.has_found = True
-    return finding
+    check.waiting.add(tensors.at, Wait(finding))
+    return None
+
+
+def leave_to_next_call(check: ProbeChecks, tensors: CallTensors, finding: NonFiniteResult) -> None:
+    """A call has overflowed: the next call finds that, unless it repairs it. The inputs are finite, and known to be."""
+    check.nonfinite.discard(tensors.at)
+    check.unchecked.add(tensors.at)
+    check.overflows[tensors.at] = finding
+    for tensor in tensors.inputs:
+        value = check.value_of(tensor)
+        if value is None or value.producer not in check.unchecked:
+            continue
+        if isinstance(check.probe.tape.result(value.producer), Value):  # else it is one of several
+            check.unchecked.discard(value.producer)
 
 
 # NaN and Inf that may heal.
 
 
-def waiting_at(check: ProbeChecks, reading: Reading, at: int) -> NonFiniteResult | None:
+def waiting_at(check: ProbeChecks, reading: Reading, at: int) -> Wait | None:
     """The finding that waits behind the arguments of a call, on the tape or in the past."""
     if not check.waiting:
         return None
@@ -158,35 +196,45 @@ def waiting_at(check: ProbeChecks, reading: Reading, at: int) -> NonFiniteResult
     return check.waiting.of_earlier(noted)
 
 
-def waiting_behind(check: ProbeChecks, values: list[Value]) -> NonFiniteResult | None:
+def waiting_behind(check: ProbeChecks, values: list[Value]) -> Wait | None:
     """The finding that waits behind some values, through the calls that pass them on unchecked."""
     history = TapeHistory(check)
     bad = [value for value in values if value() is None or holds_nonfinite(value)]
     return check.waiting.of(bad) or check.waiting.of(unchecked_source(history, value)[0] for value in bad)
 
 
-def pass_on(check: ProbeChecks, tensors: CallTensors, passage: Passage, finding: NonFiniteResult) -> Finding | None:
+def pass_on(check: ProbeChecks, tensors: CallTensors, passage: Passage, wait: Wait) -> Finding | None:
     """A finding that waits has come into a call whose result is not finite either: report it if it matters now."""
-    is_in_model = check.probe.module is not None or any(tensor.requires_grad for tensor in tensors.outputs)
-    reach = reach_of(passage, is_nan=finding.kind == "nan", is_in_model=is_in_model)
-    if reach is None:
-        bad = [tensor for tensor in tensors.outputs if not is_finite(tensor)]
-        check.nodes.add_unlikely(tensors.at, bad)
-        check.waiting.add(tensors.at, finding)
-        return None
+    passes = wait.passes + passage.outgoing.nan
+    contact = Contact(passage, bad_share(tensors.inputs), bad_share(tensors.outputs), passes)
     reading = Reading(check.probe.tape)
     try:
-        return report_waiting(check, finding, reach, reading, tensors.at)
+        if contact.makes_nan and not isinstance(wait.finding, NonFiniteInput):
+            wait = replace(wait, finding=replace(wait.finding, reach="nan", consumer=reading.call(tensors.at)))
+        reach = None if wait.is_data else reach_beyond_repair(contact)
+        if reach is not None:
+            return report_waiting(check, wait, reach, reading, tensors.at)
     finally:
         reading.close()
+    bad = [tensor for tensor in tensors.outputs if not is_finite(tensor)]
+    check.nodes.add_unlikely(tensors.at, bad)
+    check.waiting.add(tensors.at, replace(wait, passes=passes))
+    return None
 
 
-def report_waiting(check: ProbeChecks, finding: NonFiniteResult, reach: Reach, reading: Reading, at: int) -> Finding:
+def report_waiting(check: ProbeChecks, wait: Wait, reach: Reach, reading: Reading, at: int) -> Finding:
     """The finding that waited, once it has reached what matters: the call at an offset shows it."""
+    finding = wait.finding
     check.waiting.end(finding)
+    if isinstance(finding, NonFiniteInput):
+        check.checks.has_incoming = True
+        return finding
     check.checks.has_found = True
-    is_metric = reach == "number" and check.checks.has_trained
-    return replace(finding, reach=reach, consumer=reading.call(at), is_metric=is_metric)
+    if finding.reach is None:
+        finding = replace(finding, reach=reach, consumer=reading.call(at))
+    if isinstance(finding, NonFiniteResult):
+        return replace(finding, is_metric=reach == "number" and check.checks.has_trained)
+    return finding
 
 
 # NaN and Inf that came in.
@@ -195,25 +243,62 @@ def report_waiting(check: ProbeChecks, finding: NonFiniteResult, reach: Reach, r
 def incoming_finding(
     check: ProbeChecks, at: int, inputs: list[Tensor], path: str, *, is_loss: bool = False
 ) -> Finding | None:
-    """The finding of a call that only passes on what came in, if that came from where nothing was checked.
-
-    Inf that was there before may heal, except in a parameter: it counts once it has reached a loss.
-    """
+    """The finding of a call that only passes on what came in, if that came from where nothing was checked."""
     earlier = unchecked_finding(check, inputs)
     if earlier is not None or check.checks.has_found:
         return earlier
     for tensor in inputs:
         value = check.value_of(tensor)
-        if value is None or not matters(tensor, value, is_loss=is_loss):
+        if value is None or is_finite(tensor):
             continue
         source, _ = unchecked_source(TapeHistory(check), value)
         if is_opaque(check, source.producer):
             return opaque_finding(check, source.producer, tensor)
-        if source.producer == GIVEN:
-            check.checks.has_incoming = True
-            named = source if isinstance(source, ParameterValue) else value
-            return input_finding(check, at, named, tensor, path)
+        if is_given(check, source):
+            return given_finding(check, at, source, value, path, is_loss=is_loss)
     return None
+
+
+def is_given(check: ProbeChecks, source: Value) -> bool:
+    """Whether nothing on the tape computed a tensor; it may be put together from tensors that are gone."""
+    if source.producer < 0:
+        return source.producer == GIVEN
+    history = TapeHistory(check)
+    if history.can_produce(source.producer):
+        return False
+    return any(value.producer == GIVEN for value in gone(history.inputs(source.producer)))
+
+
+def given_finding(
+    check: ProbeChecks, at: int, source: Value, value: Value, path: str, *, is_loss: bool
+) -> Finding | None:
+    """The finding of a parameter, or of a loss, that came in with NaN or Inf. That of data waits: it may be masked."""
+    is_parameter = isinstance(source, ParameterValue)
+    named = source if is_parameter else value
+    tensor = named()
+    if tensor is None:
+        return None
+    finding = input_finding(check, at, named, tensor, path)
+    if is_parameter or is_loss:
+        check.checks.has_incoming = True
+        return finding
+    check.waiting.add(at, Wait(data_finding(check, finding) or finding))
+    return None
+
+
+def data_finding(check: ProbeChecks, finding: NonFinite) -> NonFiniteData | None:
+    """The finding of data, if the lines that can have computed it outside of torch are found."""
+    sources = check.checks.array_sources.here()
+    if not sources:
+        return None
+    return NonFiniteData(
+        path=finding.path,
+        call=finding.call,
+        site=sources[0],
+        output=finding.output,
+        index=finding.index,
+        sources=sources,
+    )
 
 
 def is_opaque(check: ProbeChecks, call: int) -> bool:
@@ -221,14 +306,6 @@ def is_opaque(check: ProbeChecks, call: int) -> bool:
     if call < 0:
         return False
     return not isinstance(check.probe.tape.callee(call), FunctionCallee)
-
-
-def matters(tensor: Tensor, value: Value, *, is_loss: bool) -> bool:
-    """Whether a NaN or Inf that a call got is worth a finding."""
-    found = finiteness_of(tensor)
-    if found.is_finite:
-        return False
-    return found.nan or is_loss or isinstance(value, ParameterValue)
 
 
 def unchecked_finding(check: ProbeChecks, tensors: list[Tensor]) -> Finding | None:
@@ -256,6 +333,9 @@ def overflow_finding(check: ProbeChecks, history: TapeHistory, value: Value, ten
     if is_excused(check, history, call, output):
         return None
     check.checks.has_found = True
+    known = check.overflows.pop(call, None)
+    if known is not None:
+        return known
     return result_finding(check, call, output, alive(history.inputs(call)), has_finite_inputs=True)
 
 
@@ -309,7 +389,7 @@ def opaque_finding(check: ProbeChecks, at: int, tensor: Tensor) -> Finding | Non
     return result_finding(check, at, tensor, there, has_finite_inputs=len(there) == len(inputs))
 
 
-def input_finding(check: ProbeChecks, at: int, value: Value, tensor: Tensor, path: str) -> Finding:
+def input_finding(check: ProbeChecks, at: int, value: Value, tensor: Tensor, path: str) -> NonFiniteInput:
     """The finding of a tensor that was not finite before the guard began, or of the parameter that it came from."""
     tensor, reading = tensor_of(value, tensor), Reading(check.probe.tape)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from insitu.capture.calls import FunctionCallee
 from insitu.capture.explain.reading import Reading, values
-from insitu.capture.finite import finiteness_of, first_bad
+from insitu.capture.finite import finiteness_of, first_bad, is_finite
 from insitu.capture.guard.facts import (
     alive,
     facts_of,
@@ -20,8 +20,9 @@ from insitu.capture.guard.facts import (
     saved_operands,
     saved_tensors,
 )
-from insitu.capture.guard.forward import report_waiting, waiting_at
+from insitu.capture.guard.forward import report_waiting, result_finding, waiting_at
 from insitu.capture.guard.risk import has_hooks
+from insitu.capture.guard.waiting import Wait
 from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.tape import Tape
 from insitu.capture.torch_internals import FORWARD_CLASS, current_node, node_number
@@ -94,6 +95,9 @@ def node_finding(check: ProbeChecks, reading: Reading, at: int, gradient: BadGra
         return report_waiting(check, waiting, "gradient", reading, at)
     saved = [tensor for _, tensor in saved_tensors(gradient.node)]
     if follows(check, [*alive(input_values(reading, at)), *saved], gradient):
+        own = waiting_result(check, reading, at)
+        if own is not None:
+            return report_waiting(check, own, "gradient", reading, at)
         return consequence(check, reading, at, gradient, gradient.node.name())
     check.checks.has_found = True
     facts = facts_at(check, reading, at, gradient)
@@ -107,6 +111,13 @@ def node_finding(check: ProbeChecks, reading: Reading, at: int, gradient: BadGra
         has_infinite_gradient=not is_finite,
         **facts,
     )
+
+
+def waiting_result(check: ProbeChecks, reading: Reading, at: int) -> Wait | None:
+    """The finding that waits behind the results of a call, on the tape or in the past."""
+    if reading.tape is check.probe.tape:
+        return check.waiting.at(at)
+    return check.waiting.of_earlier(values(reading.result(at)))
 
 
 def user_finding(check: ProbeChecks, reading: Reading, at: int, gradient: BadGradient) -> Finding | None:
@@ -153,6 +164,31 @@ def facts_at(
         "operands": tuple(found),
         "modules": module_chain(reading, at),
     }
+
+
+def backward_finding(check: ProbeChecks, since: int | None) -> Finding | None:
+    """The finding of the first call whose result is not finite in a backward function that the user has written.
+
+    `since` is the offset of its first call; None if no such function has run just now.
+    """
+    if since is None:
+        return None
+    finding = check.waiting.since(since)
+    if finding is not None:
+        check.waiting.end(finding)
+        check.checks.has_found = True
+        return replace(finding, reach=finding.reach or "backward")
+    written = min((at for at in check.nonfinite if at >= since), default=None)
+    if written is None:
+        return None
+    there = alive(values(check.probe.tape.result(written)))
+    bad = [tensor for tensor in there if not is_finite(tensor)]
+    if not bad:
+        return None
+    check.checks.has_found = True
+    inputs = alive(input_values(Reading(check.probe.tape), written))
+    found = result_finding(check, written, bad[0], inputs, has_finite_inputs=all(map(is_finite, inputs)))
+    return replace(found, reach="backward")
 
 
 def unplaced_finding(check: ProbeChecks, gradient: BadGradient) -> Finding | None:

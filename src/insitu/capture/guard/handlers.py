@@ -44,16 +44,22 @@ Before = Callable[[FunctionCallee, int, Any, Any], Finiteness]
 After = Callable[..., None]
 # Whether the outputs of a call are not finite, from: offset, args, kwargs, result, first node, number of nodes.
 Strategy = Callable[[int, Any, Any, Any, int, int], bool]
+# Whether a function hides NaN and Inf, and the strategy for it.
+ChosenStrategy = tuple[bool | None, Strategy]
 
 
 def hides(callee: FunctionCallee) -> bool | None:
-    """Whether the output of a function can be finite although an input is not; None: only if it divides by a tensor."""
-    if callee.runs_backward:
+    """Whether the output of a function can be finite although an input is not; None: only if it divides by a tensor.
+
+    A function that repairs NaN and Inf hides nothing.
+    """
+    what = operation(callee.kind, callee.name)
+    if callee.runs_backward or what.repairs:
         return False
     risk = risk_of(callee)
     if risk == "division":
         return None
-    return risk == "any" or operation(callee.kind, callee.name).hides
+    return risk == "any" or what.hides
 
 
 def divides_by_tensor(args: Any) -> bool:
@@ -87,7 +93,8 @@ def make_before(check: ProbeChecks) -> Before:
         if callee.runs_backward:
             check.tell(loss_finding, check, at, tensors)
             return FINITE
-        check.tell(unchecked_finding, check, tensors)
+        if not operation(callee.kind, callee.name).repairs:
+            check.tell(unchecked_finding, check, tensors)
         return found
 
     skip_when_compiling(before)
@@ -107,6 +114,7 @@ def losses_of(check: ProbeChecks, callee: FunctionCallee, at: int, args: Any, kw
     check.nodes.end()
     check.nodes.find_unseen(next_node_number(), args, kwargs)
     check.checks.on_backward(check.probe, None)
+    check.checks.on_loss(check, at, args)
     if check.has_suspect(at):
         return tensors_in(args[0] if args else kwargs)
     return []
@@ -116,7 +124,7 @@ def make_after(check: ProbeChecks) -> After:
     """The function that looks at the output of a call."""
     probe, nodes, unchecked, nonfinite = check.probe, check.nodes, check.unchecked, check.nonfinite
     look = look_of(check)
-    strategies: dict[str, tuple[bool | None, Strategy]] = {}
+    strategies = check.strategies
     choose = make_choose(check, strategies)
 
     def after(
@@ -145,11 +153,11 @@ def make_after(check: ProbeChecks) -> After:
 
 
 def make_choose(
-    check: ProbeChecks, strategies: dict[str, tuple[bool | None, Strategy]]
-) -> Callable[[FunctionCallee], tuple[bool | None, Strategy]]:
+    check: ProbeChecks, strategies: dict[str, ChosenStrategy]
+) -> Callable[[FunctionCallee], ChosenStrategy]:
     """The function that chooses the strategy for a function that was not met before."""
 
-    def choose(callee: FunctionCallee) -> tuple[bool | None, Strategy]:
+    def choose(callee: FunctionCallee) -> ChosenStrategy:
         make = SPECIAL.get(callee.name) or MAKERS[risk_of(callee)]
         if callee.runs_backward:
             make = make_check_backward

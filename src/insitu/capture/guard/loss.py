@@ -16,7 +16,7 @@ from insitu.capture.guard.facts import facts_of
 from insitu.capture.guard.forward import incoming_finding, report_waiting, waiting_at
 from insitu.capture.guard.history import TapeHistory
 from insitu.trace.findings import Finding, NonFiniteLiteral, NonFiniteLoss
-from insitu.trace.origin import entry_call
+from insitu.trace.origin import entry_call, union
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import ProbeChecks
@@ -28,6 +28,10 @@ def loss_finding(check: ProbeChecks, at: int, losses: list[Tensor]) -> Finding |
     if waiting is not None:
         check.nodes.spoil()
         return report_waiting(check, waiting, "loss", Reading(check.probe.tape), at)
+    is_scaled_too_far = check.checks.is_scaled and not union(map(finiteness_of, losses)).nan
+    if is_scaled_too_far:
+        check.nodes.spoil()
+        return None
     finding = incoming_finding(check, at, losses, "", is_loss=True)
     if finding is not None or check.checks.has_found:
         return finding

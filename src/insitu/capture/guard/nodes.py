@@ -17,7 +17,7 @@ from torch.autograd.function import BackwardCFunction
 
 from insitu.capture.containers import tensors_in
 from insitu.capture.finite import careful_total, finiteness_of, is_finite, total
-from insitu.capture.guard.gradient import gradient_finding
+from insitu.capture.guard.gradient import backward_finding, gradient_finding
 from insitu.capture.guard.risk import has_hooks
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.torch_internals import (
@@ -163,6 +163,9 @@ class Nodes:
         self._is_spoiled = self._is_spoiled or not outgoing.is_finite
         if origin is GradientOrigin.KNOWN:
             return None
+        written = backward_finding(self._check, self._user_code.since)
+        if written is not None:
+            return written
         bad = [grad for grad in present(gradients) if not is_finite(grad)]
         return gradient_finding(self._check, bad[0], origin, incoming)
 
@@ -178,11 +181,15 @@ class Nodes:
 
 
 class UserCode:
-    """Switches the function mode on for code of the user in a backward pass: inside of torch functions it is off."""
+    """Switches the function mode on for code of the user in a backward pass: inside of torch functions it is off.
+
+    `since` is the offset of the first call of the code that runs now; None if none runs.
+    """
 
     def __init__(self, probe: Probe) -> None:
         self._probe = probe
         self._depth = 0
+        self.since: int | None = None
 
     def enter(self, outputs: Gradients) -> None:
         """Code of the user is about to run."""
@@ -191,6 +198,7 @@ class UserCode:
         if is_in_backward and mode is not None:
             mode.enter()
             self._depth += 1
+            self.since = len(self._probe.tape)
 
     def leave(self, inputs: Gradients, outputs: Gradients) -> None:
         """Code of the user has run."""
@@ -198,6 +206,7 @@ class UserCode:
         if self._depth and mode is not None:
             mode.remove()
             self._depth -= 1
+        self.since = None
 
     def end(self) -> None:
         """A backward pass has ended: leave whatever an exception kept from being left."""

@@ -5,12 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Any
+from typing import Any, Protocol
 
 from torch.amp.grad_scaler import GradScaler
 
 Scale = Callable[..., Any]
-Listener = Callable[[], None]
+
+
+class Listener(Protocol):
+    """Hears of losses that are scaled."""
+
+    def begin_scaling(self) -> None:
+        """A loss is about to be scaled."""
+
+    def end_scaling(self) -> None:
+        """The loss was scaled, or an exception ended that."""
 
 
 class Scaling:
@@ -33,7 +42,7 @@ class Scaling:
     def end(self, listener: Listener) -> None:
         """Tell it no more."""
         with self._lock:
-            self._listeners = tuple(other for other in self._listeners if other != listener)
+            self._listeners = tuple(other for other in self._listeners if other is not listener)
             if not self._listeners:
                 for kind, original, telling in self._replaced:
                     if vars(kind).get("scale") is telling:  # else somebody else has replaced it since
@@ -43,10 +52,14 @@ class Scaling:
     def _telling(self, scale: Scale) -> Scale:
         @wraps(scale)
         def telling(scaler: Any, *args: Any, **kwargs: Any) -> Any:
-            if scaler.is_enabled():
-                for listener in self._listeners:
-                    listener()
-            return scale(scaler, *args, **kwargs)
+            listeners = self._listeners if scaler.is_enabled() else ()
+            for listener in listeners:
+                listener.begin_scaling()
+            try:
+                return scale(scaler, *args, **kwargs)
+            finally:
+                for listener in listeners:
+                    listener.end_scaling()
 
         return telling
 

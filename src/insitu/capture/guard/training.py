@@ -21,6 +21,7 @@ from insitu.capture.finite import finiteness_of, first_bad, is_finite
 from insitu.capture.guard.cut import cut_before
 from insitu.capture.guard.facts import facts_of, input_values, outermost_modules, own_tensors
 from insitu.capture.guard.loss_inputs import loss_inputs
+from insitu.capture.guard.numbers import TrainingNumbers
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
 from insitu.capture.guard.places import place_of, site_at
 from insitu.capture.guard.sampling import is_due
@@ -58,6 +59,7 @@ class Training:
         self._departed: dict[str, ParameterHistory] = {}  # parameters of models that are gone
         self._late = NONE_LATE
         self._steps = StepLogic(checks, self._checks_here, model, trouble)
+        self._numbers = TrainingNumbers(is_due, self._paths)
         self._cut: Call | None = None  # where the graph is cut, so that parameters get no gradient
 
     def start(self, undo: ExitStack) -> None:
@@ -67,6 +69,8 @@ class Training:
         self._checks.on_backward = self._on_backward
         self._steps.start(undo)
         undo.callback(self._departures.clear)
+        self._checks.on_loss = self._numbers.begin_backward
+        undo.callback(self._numbers.stop)
         undo.callback(register_optimizer_step_pre_hook(self._before_step).remove)
         undo.callback(register_optimizer_step_post_hook(self._after_step).remove)
 
@@ -139,6 +143,8 @@ class Training:
             self._see_model()
         self._weights.update_missing()
         self._steps.end_backward(probe, at, self._weights.parameters())
+        if probe.check is not None:
+            self._numbers.end_backward(probe.check)
         if self._passes == 1:
             self._find_loss_inputs(probe, at)
         if self._passes == SECOND:
@@ -196,6 +202,7 @@ class Training:
         self._steps.begin_step(optimizer, steps, frame, is_sampled=is_sampled)
         if is_sampled:
             self._totals.add(Sample(weights).total)
+        self._numbers.begin_step(optimizer, steps.steps)
 
     def _see_optimizer(self, optimizer: Any) -> OptimizerSteps:
         """The steps of an optimizer, which may be new."""
@@ -220,6 +227,7 @@ class Training:
                 finding = self._update(optimizer, steps)
                 steps.leave(parameters_of(optimizer))
                 self._steps.end_step(optimizer)
+                self._numbers.end_step(optimizer)
         except Exception as error:
             self._trouble("looking at an optimizer", error)
         if finding is not None:
@@ -278,6 +286,7 @@ class Training:
             loss_inputs=self._loss_inputs,
             late=self._late,
             steps_seen=self._steps.history(self._optimizers, self._weights.paths() | self._paths()),
+            numbers=self._numbers.history(),
         )
 
     def _keep_history(self) -> None:
