@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from insitu.errors import MissingError
 from insitu.trace.compare.change import SAME_MANNER, Change, Changes, Manner, Remark
 from insitu.trace.compare.closeness import Certainty, Tolerance, weakest
+from insitu.trace.compare.relation import Relations
 from insitu.trace.compare.relative import RelativeError
 from insitu.trace.event import Call, Site, Variable
 from insitu.trace.model_paths import ModelPaths
@@ -105,7 +106,8 @@ class Cause:
 
     `unknown` names the inputs of which nothing but shape and dtype is known: they may differ as well. `followers`
     counts the calls that differ because of it. `seen_at` is the later call whose output shows the difference, where
-    that of the cause itself does not.
+    that of the cause itself does not. `relations` say what the tensors of b are, if they are tensors of a in another
+    order or in another place.
     """
 
     kind: CauseKind
@@ -124,6 +126,7 @@ class Cause:
     effect: Effect = "results"
     again: tuple[tuple[Compared | None, Compared | None], ...] = ()
     relative: RelativeError | None = None
+    relations: Relations = ()
 
     @property
     def why(self) -> str:
@@ -165,7 +168,7 @@ class Diff:
     """
 
     differences: list[Difference] = field(default_factory=list)
-    causes: list[Cause] = field(default_factory=list)
+    causes: tuple[Cause, ...] = ()
     unpaired: list[Remark] = field(default_factory=list)
     evidence: dict[Certainty, int] = field(default_factory=dict)
     labels: tuple[str, str] = ("a", "b")

@@ -15,6 +15,7 @@ from insitu.view.headline import again, called, called_in, headline, output, see
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import spot
 from insitu.view.ranges import values_cell
+from insitu.view.relation import relation_text
 from insitu.view.terminal import Terminal, write_all
 from insitu.view.value import result, safe, short
 
@@ -82,6 +83,7 @@ def verdict_lines(diff: Diff) -> Iterator[Line]:
         lead = f"{results_text(diff)}; first difference on the way"
     yield Line((("✗ ", "red"), (f"{lead}: {headline(diff, first)}", "bold")))
     yield from _sides(diff, first)
+    yield from _relations(first)
     yield Line(((f"  {_size(diff, first)}", ""),))
     yield from _other_causes(diff, first)
     yield from _remarks(diff)
@@ -94,8 +96,15 @@ def _other_causes(diff: Diff, first: Cause) -> Iterator[Line]:
         if cause.effect == "lost" != first.effect:
             text += " (its effect is lost on the way)"
         yield Line(((f"  {number}. ", "red"), (text, "")))
+        yield from _relations(cause)
     if len(diff.causes) > MOST_CAUSES:
         yield Line(((f"  … {len(diff.causes) - MOST_CAUSES:,} more causes", "grey"),))
+
+
+def _relations(cause: Cause) -> Iterator[Line]:
+    """What the tensors of b are, if they are tensors of a in another order or place."""
+    for relation in cause.relations:
+        yield Line((("  → ", "cyan"), (relation_text(relation), "")))
 
 
 def _remarks(diff: Diff) -> Iterator[Line]:

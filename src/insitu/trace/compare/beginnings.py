@@ -6,11 +6,12 @@ from functools import cached_property
 from itertools import chain
 
 from insitu.trace.compare.pairs import Pair, Stops
-from insitu.trace.compare.stops import Side, Stop
+from insitu.trace.compare.stops import Side, Stop, inputs
 from insitu.trace.diff import Compared
 from insitu.trace.event import Call, TensorFacts
 
 Leaving = tuple[TensorFacts, TensorFacts] | None
+MOST_PAIRS = 200  # after a stretch among which a call that takes its output is looked for
 
 
 class Beginnings:
@@ -19,6 +20,22 @@ class Beginnings:
     def __init__(self, pairs: list[Pair], sides: tuple[Side, Side]) -> None:
         self._pairs = pairs
         self._within = (sides[0].within, sides[1].within)
+
+    def leaving(self, pair: Pair) -> Leaving:
+        """What a stretch hands on, and what the other run has in its place: from the first call in both that takes it."""
+        if pair.matched:
+            return None
+        made = {(0, stop.event.id) for stop in pair.a} | {(1, stop.event.id) for stop in pair.b}
+        for later in self._pairs[pair.number + 1 : pair.number + 1 + MOST_PAIRS]:
+            if not later.matched or later.a[0].role != "call":
+                continue
+            a, b = later.a[0].event, later.b[0].event
+            if type(a) is not Call or type(b) is not Call:
+                continue
+            for left, right in zip(a.inputs, b.inputs, strict=False):
+                if (0, self._call(0, left)) in made or (1, self._call(1, right)) in made:
+                    return left, right
+        return None
 
     def beginning(self, pair: Pair, side: int, leaving: Leaving) -> Compared | None:
         """Where a cause begins on one side: of a stretch, the first call that leads to what differs."""
@@ -46,7 +63,7 @@ class Beginnings:
             call = by_id.get(number)
             if call is not None:
                 found.add(number)
-                waiting.update([self._call(side, facts) for facts in call.inputs])
+                waiting.update([self._call(side, facts) for facts in inputs(call)])
                 waiting -= found
         return [stop for stop in stops if stop.event.id in found]
 

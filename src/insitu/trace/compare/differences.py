@@ -6,18 +6,22 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from insitu.trace.compare.beginnings import Beginnings
+from insitu.trace.compare.beginnings import Beginnings, Leaving
 from insitu.trace.compare.causes import Causes
 from insitu.trace.compare.change import Changes, Manner
 from insitu.trace.compare.effects import Effects
 from insitu.trace.compare.evidence import Comparison, Evidence
 from insitu.trace.compare.generators import draws
 from insitu.trace.compare.gradients import GradientDifference, gradient_difference
+from insitu.trace.compare.investigation import Investigation
 from insitu.trace.compare.ledger import Account, Numbers, Sighting
 from insitu.trace.compare.pairs import Pair
+from insitu.trace.compare.relation import Relations
 from insitu.trace.compare.repeats import distinct_causes
 from insitu.trace.compare.stops import Side
 from insitu.trace.diff import Cause, Compared, Difference, Outcome, Reason, Status
+
+MOST_INVESTIGATIONS = 5  # causes whose tensors are looked at
 
 
 class Findings:
@@ -35,6 +39,7 @@ class Findings:
         self._sightings = found.ledger.sightings
         self._effects = Effects(pairs, found)
         self._beginnings = Beginnings(pairs, sides)
+        self._investigation = Investigation(pairs, evidence, found.ledger, sides, comparison)
         self._gradient: GradientDifference | None = None
         self._first_places: dict[Numbers, int | None] = {}
         numbers = self._effects.real_causes() or self._effects.possible_causes()
@@ -45,10 +50,24 @@ class Findings:
             self._sightings = found.ledger.sightings | self._gradient.sightings
         self._causes, self._places = distinct_causes([(number, self._cause(pairs[number])) for number in numbers])
 
-    def causes(self) -> list[Cause]:
-        """The causes, with the number of calls that differ because of each."""
+    def causes(self) -> tuple[Cause, ...]:
+        """The causes, with the number of calls that differ because of each, and what the tensors of the first are."""
         followers = self._followers()
-        return [replace(cause, followers=followers[place]) for place, cause in enumerate(self._causes)]
+        first = {place: number for number, place in reversed(self._places.items())}
+        causes: list[Cause] = []
+        for place, cause in enumerate(self._causes):
+            relations: Relations = ()
+            if place < MOST_INVESTIGATIONS:
+                relations = self._relations(self._pairs[first[place]])
+            causes.append(replace(cause, followers=followers[place], relations=relations))
+        return tuple(causes)
+
+    def _relations(self, pair: Pair) -> Relations:
+        """What the tensors at a cause are; where nothing is known to differ, there is nothing to ask."""
+        sighting = self._sightings.get(pair.number)
+        if sighting is None or sighting.kind in ("gradient", "random", "raised"):
+            return ()
+        return self._investigation.relations(pair, self._leaving(pair, sighting))
 
     def rows(self) -> tuple[list[Difference], list[Difference]]:
         """A row for each call, and those of them whose output no other call uses."""
@@ -175,7 +194,7 @@ class Findings:
         certainty = known.closeness.certainty
         if account.unknown:
             certainty = "structure"
-        leaving = known.leaving or self._found.leaving.get(pair.number)
+        leaving = self._leaving(pair, known)
         return Cause(
             known.kind,
             self._beginnings.beginning(pair, 0, leaving),
@@ -192,6 +211,10 @@ class Findings:
             effect=self._effects.effect(pair.number, sighting),
             relative=known.closeness.relative,
         )
+
+    def _leaving(self, pair: Pair, known: Sighting) -> Leaving:
+        """The tensors by which a stretch was found to differ, or else those that it hands on."""
+        return known.leaving or self._found.leaving.get(pair.number) or self._beginnings.leaving(pair)
 
     def _reason(self, pair: Pair, account: Account, sighting: Sighting | None) -> Reason:
         """Why a pair is a cause, as data."""
