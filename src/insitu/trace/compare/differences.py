@@ -67,6 +67,8 @@ class Findings:
         sighting = self._sightings.get(pair.number)
         if sighting is None or sighting.kind in ("gradient", "random", "raised"):
             return ()
+        if _shifts_draws(pair, sighting):
+            return ()
         return self._investigation.relations(pair, self._leaving(pair, sighting))
 
     def rows(self) -> tuple[list[Difference], list[Difference]]:
@@ -214,13 +216,13 @@ class Findings:
 
     def _leaving(self, pair: Pair, known: Sighting) -> Leaving:
         """The tensors by which a stretch was found to differ, or else those that it hands on."""
-        return known.leaving or self._found.leaving.get(pair.number) or self._beginnings.leaving(pair)
+        found = known.leaving or self._found.leaving.get(pair.number)
+        if found is not None or _shifts_draws(pair, known):
+            return found
+        return self._beginnings.leaving(pair)
 
     def _reason(self, pair: Pair, account: Account, sighting: Sighting | None) -> Reason:
         """Why a pair is a cause, as data."""
-        shifts_draws = False
-        if sighting is not None and sighting.seen_at is not None:
-            shifts_draws = any(map(draws, sighting.seen_at.a[:1])) and any(map(draws, pair.a + pair.b))
         return Reason(
             manner=self._manner(pair, account),
             around=self._around(account, sighting),
@@ -229,7 +231,7 @@ class Findings:
             drift=self._ledger.drift.get(pair.number, 0.0),
             input_drift=account.input_drift,
             draws=any(map(draws, pair.a[:1])),
-            shifts_draws=shifts_draws,
+            shifts_draws=_shifts_draws(pair, sighting),
             is_stretch=not pair.matched,
         )
 
@@ -238,6 +240,13 @@ class Findings:
         if sighting is not None and sighting.kind not in ("calls", "output"):
             return ()
         return tuple([(outer.a[0].event.name, self._ledger.account(outer).manner) for outer in account.around])
+
+
+def _shifts_draws(pair: Pair, sighting: Sighting | None) -> bool:
+    """Whether a cause draws random numbers, and shows in later draws."""
+    if sighting is None or sighting.seen_at is None:
+        return False
+    return any(map(draws, sighting.seen_at.a[:1])) and any(map(draws, pair.a + pair.b))
 
 
 def _quiet_row(pair: Pair, account: Account) -> Difference:

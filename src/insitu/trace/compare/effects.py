@@ -8,6 +8,7 @@ from insitu.trace.compare.causes import Causes
 from insitu.trace.compare.ledger import NONE, Numbers, Sighting
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.diff import Effect
+from insitu.trace.event import Call
 
 
 class Effects:
@@ -28,8 +29,30 @@ class Effects:
     def possible_causes(self) -> list[int]:
         """Where nothing is known to differ: calls that are made differently, with an effect that nothing shows."""
         ledger = self._ledger
+        if self._results_agree():
+            return []
         unseen = [pair for pair in self._pairs if self._may_matter(pair)]
         return [pair.number for pair in unseen if not ledger.link(pair).has_suspect_input]
+
+    def _results_agree(self) -> bool:
+        """Whether all that comes out of the run was compared, by values or statistics, and agrees."""
+        results = [pair for pair in self._pairs if self._is_result(pair)]
+        return bool(results) and all(self._is_known_to_agree(pair) for pair in results)
+
+    def _is_result(self, pair: Pair) -> bool:
+        """Whether no other call uses what both runs, or their last calls, make."""
+        if pair.number in self._ledger.used:
+            return False
+        if not pair.matched:
+            return pair.last
+        stop = pair.a[0]
+        if type(stop.event) is not Call or stop.operation.is_uninitialized:
+            return False
+        return stop.role == "call" and bool(stop.event.outputs)
+
+    def _is_known_to_agree(self, pair: Pair) -> bool:
+        closeness = self._ledger.account(pair).closeness
+        return pair.number in self._ledger.agreed and closeness.certainty != "structure"
 
     def effect(self, number: int, sighting: Sighting | None) -> Effect:
         """What becomes of the difference that a cause makes."""
