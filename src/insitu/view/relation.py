@@ -150,36 +150,60 @@ def _order_text(relation: Relation) -> str:
     )
 
 
+def _input_text(relation: Relation) -> str:
+    assert relation.user is not None
+    return f"{safe(relation.subject)} of {short(compact(relation.user), 60)} differs, its other inputs agree"
+
+
 _SENTENCES: dict[RelationKind, Callable[[Relation], str]] = {
     "arrangement": _arrangement_text,
     "part": _part_text,
     "equal": _equal_text,
     "not turned": _not_turned_text,
     "order": _order_text,
+    "input": _input_text,
 }
 
 
 def _makers_text(relation: Relation) -> str:
     """The calls that have given the values their order, in both runs."""
+    place = _line_and_caller if relation.kind == "equal" else _line
     sides = ((relation.makers_a, "a"), (relation.makers_b, "b"))
-    texts = [f"{_calls(calls)} in {side}" for calls, side in sides if calls]
+    texts = [f"{_calls(calls, place)} in {side}" for calls, side in sides if calls]
     if not texts:
         return ""
-    return f"arranged by {', by '.join(texts)}"
+    verb = "made" if relation.kind == "equal" else "arranged"
+    return f"{verb} by {', by '.join(texts)}"
 
 
-def _calls(calls: tuple[Call, ...]) -> str:
+def _calls(calls: tuple[Call, ...], line: Callable[[Site | None], str]) -> str:
     """Calls and their lines, each line once."""
     texts: dict[str, str] = {}
     for call in calls:
-        place = "" if call.site is None else spot(call.site)
-        texts.setdefault(place, short(compact(call), 40))
+        texts.setdefault(line(call.site), short(compact(call), 40))
     named = [f"{name} ({place})" if place else name for place, name in texts.items()]
     return " and ".join(named[:MOST_MAKERS])
+
+
+def _line(site: Site | None) -> str:
+    """The line of a call."""
+    if site is None:
+        return ""
+    return spot(site)
+
+
+def _line_and_caller(site: Site | None) -> str:
+    """The line of a call, and the line that called its function if that is in the same file."""
+    if site is None:
+        return ""
+    caller = site.caller
+    if caller is None or caller.file != site.file or caller.function == "<module>":
+        return spot(site)
+    return f"{spot(site)}, called at {spot(caller)}"
 
 
 def _example_text(relation: Relation) -> str:
     """The call that arranges another weight, which is set on the same line."""
     if relation.example is None:
         return ""
-    return f"no call of b rearranges it, while {_calls((relation.example,))} rearranges another weight"
+    return f"no call of b rearranges it, while {_calls((relation.example,), _line)} rearranges another weight"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from itertools import chain
 
@@ -21,21 +22,36 @@ class Beginnings:
         self._pairs = pairs
         self._within = (sides[0].within, sides[1].within)
 
-    def leaving(self, pair: Pair) -> Leaving:
-        """What a stretch hands on, and what the other run has in its place: from the first call in both that takes it."""
+    def leaving(self, pair: Pair, seen_at: Pair | None) -> Leaving:
+        """What a stretch hands on, and what the other run has in its place; None if it may be one of several.
+
+        `seen_at` is the later pair whose output shows the difference.
+        """
         if pair.matched:
             return None
         made = {(0, stop.event.id) for stop in pair.a} | {(1, stop.event.id) for stop in pair.b}
+        shown = [] if seen_at is None else self._handed_on(made, seen_at)
+        if shown:
+            return max(shown, key=_element_count)
+        found: list[tuple[TensorFacts, TensorFacts]] = []
         for later in self._pairs[pair.number + 1 : pair.number + 1 + MOST_PAIRS]:
-            if not later.matched or later.a[0].role != "call":
-                continue
-            a, b = later.a[0].event, later.b[0].event
-            if type(a) is not Call or type(b) is not Call:
-                continue
-            for left, right in zip(a.inputs, b.inputs, strict=False):
-                if (0, self._call(0, left)) in made or (1, self._call(1, right)) in made:
-                    return left, right
+            found += self._handed_on(made, later)
+        if len({id(left) for left, _ in found}) == 1 or len({id(right) for _, right in found}) == 1:
+            return found[0]
         return None
+
+    def _handed_on(self, made: set[tuple[int, int]], later: Pair) -> list[tuple[TensorFacts, TensorFacts]]:
+        """The inputs of a pair of calls that these calls made, on one side or both."""
+        if not later.matched or later.a[0].role != "call":
+            return []
+        a, b = later.a[0].event, later.b[0].event
+        if type(a) is not Call or type(b) is not Call:
+            return []
+        found: list[tuple[TensorFacts, TensorFacts]] = []
+        for left, right in zip(inputs(a), inputs(b), strict=False):
+            if (0, self._call(0, left)) in made or (1, self._call(1, right)) in made:
+                found.append((left, right))
+        return found
 
     def beginning(self, pair: Pair, side: int, leaving: Leaving) -> Compared | None:
         """Where a cause begins on one side: of a stretch, the first call that leads to what differs."""
@@ -101,6 +117,10 @@ class Beginnings:
     def _following(self) -> tuple[list[Compared | None], list[Compared | None]]:
         """For each pair, the next event of either side after it that is not a beginning or an end."""
         return _next_events([pair.a for pair in self._pairs]), _next_events([pair.b for pair in self._pairs])
+
+
+def _element_count(tensors: tuple[TensorFacts, TensorFacts]) -> int:
+    return math.prod(size for size in tensors[0].shape if isinstance(size, int))
 
 
 def _events_by_id(stops: list[Stops]) -> dict[int, Compared]:

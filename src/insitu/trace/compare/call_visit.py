@@ -358,7 +358,15 @@ def _suspect_of_input(pair: Pair, evidence: Evidence, inputs: InputCauses, outpu
     """The suspect behind an input that still shows in the output: values in another order keep their statistics."""
     if not inputs.suspects:
         return None
-    is_transparent = len(evidence.operands) == 1 or pair.a[0].operation.is_move
+    is_transparent = _takes_one_tensor(evidence) or pair.a[0].operation.is_move
     if is_transparent or output.same is None:
         return inputs.suspects[0]
     return None
+
+
+def _takes_one_tensor(evidence: Evidence) -> bool:
+    """Whether a call takes one tensor beside its parameters: a layer leaves rows in another order as they are."""
+    count = len(evidence.operands)
+    if count < 2:
+        return count == 1
+    return sum(facts.type != "Parameter" for facts in evidence.operands) == 1

@@ -219,7 +219,7 @@ class Findings:
         found = known.leaving or self._found.leaving.get(pair.number)
         if found is not None or _shifts_draws(pair, known):
             return found
-        return self._beginnings.leaving(pair)
+        return self._beginnings.leaving(pair, known.seen_at)
 
     def _reason(self, pair: Pair, account: Account, sighting: Sighting | None) -> Reason:
         """Why a pair is a cause, as data."""

@@ -85,7 +85,8 @@ class Investigation:
                     yield _Question("", tensor.a, tensor.b)
             return
         if leaving is not None:
-            yield _Question("", *leaving)
+            subject = f"parameter {leaving[1]!r}" if leaving[1].type == "Parameter" else ""
+            yield _Question(subject, *leaving)
 
     def _shows_later(self, pair: Pair) -> bool:
         """Whether a difference shows only in what a later pair makes."""
@@ -218,23 +219,37 @@ class Investigation:
         """Another tensor of a that has the values of the tensor of b."""
         for name, facts in self._named_tensors():
             if facts is not question.a and self._are_equal(facts, question.b):
-                relation = Relation("equal", question.subject, equal_to=name)
-                relation = replace(relation, certainty=self._comparison.close(facts, question.b).certainty)
-                return self._with_makers(relation, question.a, question.b)
+                certainty = self._comparison.close(facts, question.b).certainty
+                relation = Relation("equal", question.subject, equal_to=name, certainty=certainty)
+                return self._with_all_makers(relation, question)
         return None
 
+    def _with_all_makers(self, relation: Relation, question: _Question) -> Relation:
+        """The relation with the calls that arranged the tensors, or else those that computed them."""
+        relation = self._with_makers(relation, question.a, question.b)
+        if relation.makers_a or relation.makers_b:
+            return relation
+        makers = [moves.maker(facts) for moves, facts in zip(self._moves, (question.a, question.b), strict=True)]
+        one, other = [() if maker is None else (maker,) for maker in makers]
+        return replace(relation, makers_a=one, makers_b=other)
+
     def _named_tensors(self) -> Iterator[tuple[str, TensorFacts]]:
-        """The tensors of a by name: what calls take and what they make, each once."""
+        """The tensors of a by name: parameters that calls take, then what calls compute, each once."""
+        calls = list(self._moves[0].calls.values())[:MOST_TENSORS]
         seen: set[int] = set()
-        for call in self._moves[0].calls.values():
+        for call in calls:
             known = operation(call.kind, call.name)
+            if known.is_initial or known.is_move:
+                continue
             inputs = call.inputs
             for index, facts in enumerate(inputs):
                 if facts.type == "Parameter" and facts.id not in seen:
                     seen.add(facts.id)
                     yield f"{call.path} {operand(index, inputs, known, call.kwargs)}".lstrip(), facts
-            if len(seen) > MOST_TENSORS:
-                return
+        for call in calls:
+            if not operation(call.kind, call.name).is_move:
+                for facts in call.outputs:
+                    yield f"the output of {call.path} {operation(call.kind, call.name).own}".replace("  ", " "), facts
 
     def _are_equal(self, a: TensorFacts, b: TensorFacts) -> bool:
         """Whether two tensors have the same values, or at least the same statistics: not if they are all zeros."""
@@ -250,10 +265,22 @@ class Investigation:
             known = self._evidence[number]
             if known is None or pair.number not in self._ledger.sightings[number].causes:
                 continue
-            found = list(self._exchanged(self._pairs[number], known))
+            follower = self._pairs[number]
+            found = list(self._exchanged(follower, known)) or list(self._lone_input(follower, known))
             if found:
                 yield from found
                 return
+
+    def _lone_input(self, pair: Pair, known: Evidence) -> Iterator[Relation]:
+        """The one input of several that differs, if the calls that arranged it are known."""
+        differing = list(self._differing_inputs(pair, known))
+        call = pair.a[0].event
+        if len(differing) != 1 or len(known.inputs) < 2 or type(call) is not Call:
+            return
+        question = differing[0]
+        relation = self._with_makers(Relation("input", question.subject, user=call), question.a, question.b)
+        if relation.makers_b or relation.makers_a:
+            yield relation
 
     def _exchanged(self, pair: Pair, known: Evidence) -> Iterator[Relation]:
         stop = pair.a[0]

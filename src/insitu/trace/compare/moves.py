@@ -84,14 +84,12 @@ class Moves:
         product = self.maker(source)
         if not changing or product is None:
             return tuple(changing)
-        weight = weight_of(product)
-        if weight is None:
+        if operation(product.kind, product.name).family != "product":
             return tuple(changing)
-        return (*changing, *self.orders_of_weight(weight.facts))
-
-    def orders_of_weight(self, facts: TensorFacts) -> tuple[Call, ...]:
-        """The calls that gave the values of a weight their order."""
-        return tuple(filter(_rearranges, self.behind(facts)))
+        for parameter in product.inputs:
+            if parameter.type == "Parameter":
+                changing += filter(_rearranges, self.behind(parameter))
+        return tuple(changing)
 
     def example(self, facts: TensorFacts) -> Call | None:
         """A call that gives another weight its order, if both weights are set on the same line."""
@@ -100,7 +98,7 @@ class Moves:
             return None
         for other in self._parameters():
             moves = list(self.behind(other))
-            if other is facts or places.isdisjoint(map(_place, moves)):
+            if other.id == facts.id or places.isdisjoint(map(_place, moves)):
                 continue
             for call in moves:
                 if operation(call.kind, call.name).family == "rearrangement":

@@ -9,7 +9,7 @@ from insitu.trace.compare.arrangement import Arrangement
 from insitu.trace.compare.closeness import Certainty
 from insitu.trace.event import Call
 
-RelationKind = Literal["arrangement", "part", "equal", "not turned", "order"]
+RelationKind = Literal["arrangement", "part", "equal", "not turned", "order", "input"]
 Unit = Literal["head", "item"]
 
 
@@ -22,6 +22,7 @@ class Relation:
     - "equal": another tensor of a, whose name is `equal_to`.
     - "not turned": the values of a, where b needs the transposed ones.
     - "order": the statistics of a. The values have another order, or differ in what statistics do not show.
+    - "input": the one input of a later call, `user`, that differs.
 
     `subject` is the operand, or "" for the output. `makers_a` and `makers_b` are the calls that put the values where
     they are, the last one first. `example` is a call that turns another weight, which is set on the same line.
@@ -36,6 +37,7 @@ class Relation:
     makers_a: tuple[Call, ...] = ()
     makers_b: tuple[Call, ...] = ()
     example: Call | None = None
+    user: Call | None = None
     certainty: Certainty = "values"
 
 
