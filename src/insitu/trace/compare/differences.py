@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,13 +14,14 @@ from insitu.trace.compare.effects import Effects
 from insitu.trace.compare.evidence import Comparison, Evidence
 from insitu.trace.compare.generators import draws
 from insitu.trace.compare.gradients import GradientDifference, gradient_difference
+from insitu.trace.compare.inheritance import link_rows
 from insitu.trace.compare.investigation import Investigation
 from insitu.trace.compare.ledger import Account, Numbers, Sighting
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.relation import Relations
 from insitu.trace.compare.repeats import distinct_causes
-from insitu.trace.compare.stops import Side
-from insitu.trace.diff import Cause, Compared, Difference, Outcome, Reason, Status
+from insitu.trace.compare.stops import Side, Stop
+from insitu.trace.diff import Cause, Compared, Difference, Outcome, Reason, ResultEffect, Status
 
 MOST_INVESTIGATIONS = 5  # causes whose tensors are looked at
 
@@ -35,7 +37,7 @@ class Findings:
         sides: tuple[Side, Side],
         comparison: Comparison,
     ) -> None:
-        self._pairs, self._found, self._ledger = pairs, found, found.ledger
+        self._pairs, self._found, self._ledger, self._sides = pairs, found, found.ledger, sides
         self._sightings = found.ledger.sightings
         self._effects = Effects(pairs, found)
         self._beginnings = Beginnings(pairs, sides)
@@ -48,19 +50,53 @@ class Findings:
         if self._gradient is not None:
             numbers = [self._gradient.cause.number]
             self._sightings = found.ledger.sightings | self._gradient.sightings
-        self._causes, self._places = distinct_causes([(number, self._cause(pairs[number])) for number in numbers])
+        causes, places = distinct_causes([(number, self._cause(pairs[number])) for number in numbers])
+        self._causes, self._places = self._ranked(causes, places)
+
+    def _ranked(self, causes: list[Cause], places: dict[int, int]) -> tuple[list[Cause], dict[int, int]]:
+        """The causes by what their effect reaches and by the error that they introduce, and their new places."""
+        numbers = _numbers_by_place(places)
+
+        def key(place: int) -> tuple[bool, bool, float]:
+            return *self._effects.rank(min(numbers[place])), -_introduced(causes[place])
+
+        order = sorted(range(len(causes)), key=key)
+        new_places = {old: new for new, old in enumerate(order)}
+        return [causes[place] for place in order], {number: new_places[place] for number, place in places.items()}
 
     def causes(self) -> tuple[Cause, ...]:
-        """The causes, with the number of calls that differ because of each, and what the tensors of the first are."""
+        """The causes, with their effect, and with what is known of the tensors at the first ones."""
         followers = self._followers()
-        first = {place: number for number, place in reversed(self._places.items())}
+        numbers = _numbers_by_place(self._places)
         causes: list[Cause] = []
         for place, cause in enumerate(self._causes):
             relations: Relations = ()
             if place < MOST_INVESTIGATIONS:
-                relations = self._relations(self._pairs[first[place]])
-            causes.append(replace(cause, followers=followers[place], relations=relations))
+                relations = self._relations(self._pairs[min(numbers[place])])
+            result = self._result(place, numbers[place])
+            causes.append(replace(cause, followers=followers[place], relations=relations, result=result))
         return tuple(causes)
+
+    def _result(self, place: int, numbers: list[int]) -> ResultEffect | None:
+        """What a cause does to the last result that differs because of it; `numbers` are the pairs that are the cause."""
+        found = self._effects.last_result(numbers)
+        if found is None:
+            return None
+        pair, causes = found
+        known = self._sightings.get(pair.number) or self._ledger.account(pair)
+        a, b = _last_event(pair.a), _last_event(pair.b)
+        return ResultEffect(a, b, known.closeness.relative, self._share(place, self._places_of(causes)))
+
+    def _share(self, place: int, places: set[int]) -> float | None:
+        """The part of the difference in a result that a cause explains, of all causes of that result."""
+        if places <= {place}:
+            return 1.0
+        errors = [self._causes[other].relative for other in places]
+        sizes = [error.size for error in errors if error is not None]
+        own = self._causes[place].relative
+        if own is None or len(sizes) < len(errors) or not 0 < sum(sizes) < math.inf:
+            return None
+        return own.size / sum(sizes)
 
     def _relations(self, pair: Pair) -> Relations:
         """What the tensors at a cause are; where nothing is known to differ, there is nothing to ask."""
@@ -81,6 +117,7 @@ class Findings:
             rows += own
             if number not in used:
                 results += own
+        link_rows(rows, self._sides)
         return rows, results
 
     def _visible(self) -> Iterator[tuple[int, Account]]:
@@ -240,6 +277,27 @@ class Findings:
         if sighting is not None and sighting.kind not in ("calls", "output"):
             return ()
         return tuple([(outer.a[0].event.name, self._ledger.account(outer).manner) for outer in account.around])
+
+
+def _numbers_by_place(places: dict[int, int]) -> dict[int, list[int]]:
+    """For the place of each cause the numbers of the pairs that are this cause."""
+    numbers: dict[int, list[int]] = {}
+    for number, place in places.items():
+        numbers.setdefault(place, []).append(number)
+    return numbers
+
+
+def _introduced(cause: Cause) -> float:
+    """The error that a cause introduces; less than any other if it is not known."""
+    if cause.relative is None:
+        return -1.0
+    return cause.relative.size
+
+
+def _last_event(stops: tuple[Stop, ...]) -> Compared | None:
+    if not stops:
+        return None
+    return stops[-1].event
 
 
 def _shifts_draws(pair: Pair, sighting: Sighting | None) -> bool:
