@@ -179,10 +179,11 @@ class Diff:
 
     `causes` are the places where differences begin independently of each other: those that change what comes out of
     the run before those whose effect is lost on the way, and otherwise by the error that they introduce, the largest
-    first; of equal or unknown errors in the order of the run. `first` is the first of them, or None. `differences` has a row for each call, `results` are the rows whose output no other call uses:
-    what comes out of the run. `remarks` say which steps, ranks, threads or layers only one run has. `evidence`
-    counts the outputs that were compared by values, by statistics, by structure only. With a reference, `distance` says
-    how far the results of both runs are from those of the reference.
+    first; of equal or unknown errors in the order of the run. `first` is the first of them, or None. `differences` has
+    a row for each call, `results` are the rows whose output no other call uses: what comes out of the run. `remarks`
+    say which steps, ranks, threads or layers only one run has. `evidence` counts the outputs that were compared by
+    values, by statistics, by structure only. With a reference, `distance` says how far the results of both runs are
+    from those of the reference.
 
     Four questions, from the strictest to the loosest:
 

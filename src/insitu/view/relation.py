@@ -71,7 +71,8 @@ def _interleaved(found: Arrangement, relation: Relation) -> str:
 def _shifted(found: Arrangement, relation: Relation) -> str:
     number = abs(found.offset)
     way = "later" if found.offset > 0 else "earlier"
-    return f"shifted by {'one position' if number == 1 else f'{number} positions'} ({way}) along dimension {found.dimension}"
+    positions = "one position" if number == 1 else f"{number} positions"
+    return f"shifted by {positions} ({way}) along dimension {found.dimension}"
 
 
 def _scaled(found: Arrangement, relation: Relation) -> str:

@@ -225,4 +225,3 @@ def _factor(a: Array, b: Array, is_close: _Closeness) -> Arrangement | None:
     if is_close(a * factor, b):
         return Arrangement("scaled", factor=factor)
     return None
-

@@ -78,7 +78,7 @@ class Findings:
         return tuple(causes)
 
     def _result(self, place: int, numbers: list[int]) -> ResultEffect | None:
-        """What a cause does to the last result that differs because of it; `numbers` are the pairs that are the cause."""
+        """What a cause does to the last result that differs because of it; `numbers` are those of its pairs."""
         found = self._effects.last_result(numbers)
         if found is None:
             return None

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from insitu.trace.compare.arrangement import Arrangement, arrangement
-from insitu.trace.compare.closeness import close_arrays
+from insitu.trace.compare.closeness import close_arrays, close_stats
 from insitu.trace.compare.evidence import Comparison, Evidence, TensorPair, operand
 from insitu.trace.compare.ledger import CauseLedger
-from insitu.trace.compare.moves import Moves, Weight, weight_of
+from insitu.trace.compare.moves import MatrixOperand, Moves, weight_of
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.relation import Relation, Relations, Unit
 from insitu.trace.compare.stops import Side
@@ -60,16 +60,16 @@ class Investigation:
 
     def _every(self, pair: Pair, leaving: Leaving) -> Iterator[Relation]:
         is_explained = False
-        for relation in self._weights(pair):
+        for weight in self._weights(pair):
             is_explained = True
-            yield relation
+            yield weight
         for question in self._questions(pair, leaving):
-            relation = self._answer(question)
-            if relation is not None:
+            answer = self._answer(question)
+            if answer is not None:
                 is_explained = True
-                yield relation
+                yield answer
         if not is_explained:
-            yield from self._exchanged_inputs(pair)
+            yield from self._inputs_of_followers(pair)
 
     def _questions(self, pair: Pair, leaving: Leaving) -> Iterator[_Question]:
         """The tensors to ask about: inputs that differ; else weights, then what comes out."""
@@ -155,17 +155,26 @@ class Investigation:
         if relation is not None:
             yield self._with_makers(relation, one.facts, other.facts)
 
-    def _rest_agrees(self, one: Weight, other: Weight) -> bool:
-        """Whether all that goes into two products agrees, but for the weights."""
+    def _rest_agrees(self, one: MatrixOperand, other: MatrixOperand) -> bool:
+        """Whether all that goes into two products agrees, in whatever shape, but for the weights."""
         right = [facts for facts in other.call.inputs if facts is not other.facts]
         for facts in one.call.inputs:
-            if facts is one.facts:
-                continue
-            if not any(self._comparison.close(facts, candidate).same for candidate in right):
+            if facts is not one.facts and not any(self._has_same_content(facts, candidate) for candidate in right):
                 return False
         return True
 
-    def _weight_by_values(self, one: Weight, other: Weight) -> Relation | None:
+    def _has_same_content(self, a: TensorFacts, b: TensorFacts) -> bool:
+        """Whether two tensors hold the same values in the same order, or have the same statistics."""
+        if a.shape == b.shape:
+            return bool(self._comparison.close(a, b).same)
+        if _has_values(a) and _has_values(b):
+            rtol, atol = self._comparison.tolerance.of(a.dtype, b.dtype)
+            return bool(close_arrays(a.kept.reshape(-1), b.kept.reshape(-1), rtol, atol).same)
+        if a.stats is None or b.stats is None:
+            return False
+        return bool(close_stats(a.stats, b.stats, *self._comparison.tolerance.of(a.dtype, b.dtype)).same)
+
+    def _weight_by_values(self, one: MatrixOperand, other: MatrixOperand) -> Relation | None:
         """How the weight of b is that of a, if it is not what the product of b needs."""
         a, b = one.facts, other.facts
         if not _has_values(a) or not _has_values(b):
@@ -183,7 +192,7 @@ class Investigation:
             return None
         return Relation("arrangement", subject, found)
 
-    def _weight_by_statistics(self, one: Weight, other: Weight) -> Relation | None:
+    def _weight_by_statistics(self, one: MatrixOperand, other: MatrixOperand) -> Relation | None:
         """That the weights have the same statistics: only their order can make the products differ."""
         a, b = one.facts, other.facts
         if a.stats is None or a.stats != b.stats or not _is_telling(b):
@@ -258,18 +267,24 @@ class Investigation:
         closeness = self._comparison.close(a, b)
         return bool(closeness.same) and not closeness.measure and _is_telling(b)
 
-    def _exchanged_inputs(self, pair: Pair) -> Iterator[Relation]:
-        """Inputs of a later call that are exchanged: one of b is another one of a."""
-        followers = [number for number in sorted(self._ledger.sightings) if number >= pair.number]
-        for number in followers[:MOST_FOLLOWERS]:
+    def _inputs_of_followers(self, pair: Pair) -> Iterator[Relation]:
+        """Inputs of later calls that are exchanged; if there are none, the one of several inputs that differs."""
+        followers = list(self._followers(pair))
+        for find in (self._exchanged, self._lone_input):
+            for follower, known in followers:
+                found = list(find(follower, known))
+                if found:
+                    yield from found
+                    return
+
+    def _followers(self, pair: Pair) -> Iterator[tuple[Pair, Evidence]]:
+        """The first pairs of calls that differ because of a cause."""
+        sightings = self._ledger.sightings
+        later = [number for number in sorted(sightings) if number >= pair.number]
+        for number in later[:MOST_FOLLOWERS]:
             known = self._evidence[number]
-            if known is None or pair.number not in self._ledger.sightings[number].causes:
-                continue
-            follower = self._pairs[number]
-            found = list(self._exchanged(follower, known)) or list(self._lone_input(follower, known))
-            if found:
-                yield from found
-                return
+            if known is not None and pair.number in sightings[number].causes:
+                yield self._pairs[number], known
 
     def _lone_input(self, pair: Pair, known: Evidence) -> Iterator[Relation]:
         """The one input of several that differs, if the calls that arranged it are known."""
@@ -278,6 +293,8 @@ class Investigation:
         if len(differing) != 1 or len(known.inputs) < 2 or type(call) is not Call:
             return
         question = differing[0]
+        if question.a.shape != question.b.shape:
+            return
         relation = self._with_makers(Relation("input", question.subject, user=call), question.a, question.b)
         if relation.makers_b or relation.makers_a:
             yield relation
@@ -286,7 +303,9 @@ class Investigation:
         stop = pair.a[0]
         if type(stop.event) is not Call or len(known.inputs) < 2:
             return
-        names = [operand(index, known.operands, stop.operation, stop.event.kwargs) for index in range(len(known.inputs))]
+        names = [
+            operand(index, known.operands, stop.operation, stop.event.kwargs) for index in range(len(known.inputs))
+        ]
         for index, tensor in enumerate(known.inputs):
             if tensor.closeness.same is not False:
                 continue
@@ -302,7 +321,7 @@ class Investigation:
         return bool(closeness.same) and _is_telling(tensor.b)
 
 
-def _first_weight(calls: list[Call]) -> Weight | None:
+def _first_weight(calls: list[Call]) -> MatrixOperand | None:
     """The weight of the first product among several calls."""
     for call in calls:
         weight = weight_of(call)

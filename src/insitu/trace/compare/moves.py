@@ -15,7 +15,7 @@ MOST_PARAMETERS = 1000  # that are looked at for an example
 _WEIGHT_PLACES = {"linear": 1, "matmul": 1, "addmm": 2}
 
 
-class Weight:
+class MatrixOperand:
     """The matrix that a product multiplies by, and whether the product transposes it first."""
 
     __slots__ = ("call", "facts", "is_turned")
@@ -24,7 +24,7 @@ class Weight:
         self.call, self.facts, self.is_turned = call, facts, is_turned
 
 
-def weight_of(call: Call) -> Weight | None:
+def weight_of(call: Call) -> MatrixOperand | None:
     """The matrix that a call multiplies by; None if it is not a product with one."""
     base = operation(call.kind, call.name).base
     place = _WEIGHT_PLACES.get(base)
@@ -34,7 +34,7 @@ def weight_of(call: Call) -> Weight | None:
     facts = inputs[place]
     if len(facts.shape) != 2:
         return None
-    return Weight(call, facts, base == "linear")
+    return MatrixOperand(call, facts, base == "linear")
 
 
 class Moves:
@@ -62,7 +62,7 @@ class Moves:
         return self.calls.get(self._within.get(producer, producer))
 
     def behind(self, facts: TensorFacts) -> Iterator[Call]:
-        """The calls that moved the values of a tensor, the last one first; it ends where they were computed or joined."""
+        """The calls that moved the values of a tensor, the last one first, back to where they were computed."""
         for _ in range(MOST_MOVES):
             call = self.maker(facts)
             if call is None or not _moves(call):

@@ -86,4 +86,6 @@ def _agrees(row: Difference | None) -> bool:
     """Whether a call agrees with the reference within the tolerance."""
     if row is None:
         return False
-    return row.status in _AGREEING or row.outcome == "agrees"
+    if row.status == "structure":  # the same values in another dtype, unless other calls have to make up for them
+        return row.outcome in ("", "agrees")
+    return row.status in _AGREEING
