@@ -28,12 +28,22 @@ def result_text(diff: Diff, cause: Cause) -> str:
         return ""
     event = result.a if result.a is not None else result.b
     assert event is not None
+    chain = _chain(diff, event)
+    if chain:
+        return f"{effect_text(diff, cause)}; {chain}"
+    return effect_text(diff, cause)
+
+
+def effect_text(diff: Diff, cause: Cause) -> str:
+    """How large the difference is that a cause makes in the result, and which part of it is due to the cause."""
+    result = cause.result
+    if result is None:
+        return ""
+    event = result.a if result.a is not None else result.b
+    assert event is not None
     text = f"in the result, {_called_at(event)}: {_error(result.relative)}"
     if len(diff.causes) > 1:
         text += f", {_share(result)}"
-    chain = _chain(diff, event)
-    if chain:
-        text += f"; {chain}"
     return text
 
 
