@@ -110,3 +110,26 @@ def test_reference_in_float64_says_which_run_is_wrong(keep: str) -> None:
 def test_reference_without_values_says_that_nothing_is_known() -> None:
     diff = insitu.compare(trace("meta"), trace("meta", eps=1e-2), reference=trace("meta"))
     assert diff.first is not None and diff.first.distance is not None and diff.first.distance.wrong == "unknown"
+
+
+@pytest.mark.parametrize("keep", ["stats", "values"])
+def test_weight_that_differs_is_a_cause_even_after_another_one(keep: str) -> None:
+    def run(first: float, last: float) -> insitu.Trace:
+        torch.manual_seed(0)
+        model, x = (
+            nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2)),
+            torch.randn(4, 8),
+        )
+        with torch.no_grad():
+            model[0].weight.mul_(first)
+            model[4].weight.mul_(last)
+        with insitu.record(model, keep=keep) as found:
+            model(x)
+        return found
+
+    diff = insitu.compare(run(1.0, 1.0), run(1.1, 1.2))
+    assert [cause.a.path for cause in diff.causes if isinstance(cause.a, Call)] == ["0", "4"]
+    assert [cause.kind for cause in diff.causes] == ["input", "input"]
+    assert diff.causes[0].relative is not None and diff.causes[1].relative is None
+    assert all(cause.result is not None and cause.result.share is None for cause in diff.causes)
+    assert "its share of that is not known" in str(diff)

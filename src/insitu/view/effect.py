@@ -28,7 +28,7 @@ def result_text(diff: Diff, cause: Cause) -> str:
         return ""
     event = result.a if result.a is not None else result.b
     assert event is not None
-    chain = _chain(diff, event)
+    chain = _chain(diff, cause, event)
     if chain:
         return f"{effect_text(diff, cause)}; {chain}"
     return effect_text(diff, cause)
@@ -79,10 +79,12 @@ def _called_at(event: Compared) -> str:
     return f"{name_in_module(event)} ({spot(event.site)})"
 
 
-def _chain(diff: Diff, event: Compared) -> str:
-    """The calls from a result back to the cause, those in the middle counted."""
+def _chain(diff: Diff, cause: Cause, event: Compared) -> str:
+    """The calls from a result back to the cause, those in the middle counted; nothing if they lead to another cause."""
     rows = diff.because(event)
-    if len(rows) < 2:
+    if len(rows) < 2 or rows[-1].cause is None:
+        return ""
+    if diff.causes[rows[-1].cause] is not cause:
         return ""
     names = [name_in_module(_present(row)) for row in rows]
     hidden = len(names) - 2 * MOST_LINKS

@@ -234,6 +234,9 @@ class Findings:
         if account.unknown:
             certainty = "structure"
         leaving = self._leaving(pair, known)
+        size = known.closeness
+        if known.causes - {pair.number} and pair.number in known.causes:  # what it introduces is not known
+            size = size._replace(delta=None, measure="", relative=None)
         return Cause(
             known.kind,
             self._beginnings.beginning(pair, 0, leaving),
@@ -242,13 +245,13 @@ class Findings:
             tuple([stop.event for stop in pair.a]),
             tuple([stop.event for stop in pair.b]),
             self._beginnings.instead(pair, leaving),
-            known.closeness.delta,
-            known.closeness.measure,
+            size.delta,
+            size.measure,
             certainty,
             account.unknown,
             seen_at=_first_event(known.seen_at),
             effect=self._effects.effect(pair.number, sighting),
-            relative=known.closeness.relative,
+            relative=size.relative,
         )
 
     def _leaving(self, pair: Pair, known: Sighting) -> Leaving:
