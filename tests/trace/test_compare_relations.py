@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import insitu
 from insitu.trace.diff import Cause, Diff
-from insitu.view.relation import relation_text
+from insitu.view.relation_text import relation_text
 
 Run = Callable[[], Any]
 

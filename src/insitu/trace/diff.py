@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from insitu.errors import ChoiceError, MissingError
@@ -160,6 +161,12 @@ class Cause:
         return why(self)
 
     @property
+    def heads(self) -> list[Compared]:
+        """The calls where it begins, in all places and in both runs."""
+        every = chain((self.a, self.b), *self.again)
+        return [event for event in every if event is not None]
+
+    @property
     def times(self) -> int:
         """In how many places it is the cause."""
         return 1 + len(self.again)
@@ -263,13 +270,13 @@ class Diff:
         Nothing if the call does not differ.
         """
         row = self._row_of(item)
-        chain: list[Difference] = []
+        rows: list[Difference] = []
         while row.cause is not None:
-            chain.append(row)
+            rows.append(row)
             if row.because is None:
                 break
             row = self.differences[row.because]
-        return tuple(chain + self._root(chain))
+        return tuple(rows + self._root(rows))
 
     def _row_of(self, item: Difference | Compared) -> Difference:
         """The row of a call of one of the runs."""
@@ -278,16 +285,14 @@ class Diff:
                 return row
         raise ChoiceError(f"{item!r} is not a call of this diff: take one from diff.differences or diff.causes")
 
-    def _root(self, chain: list[Difference]) -> list[Difference]:
+    def _root(self, rows: list[Difference]) -> list[Difference]:
         """The row of the cause that a chain leads to, if the calls in between were not recorded."""
-        if not chain or chain[-1].cause is None:
+        if not rows or rows[-1].cause is None:
             return []
-        cause = self.causes[chain[-1].cause]
-        heads = [event for event in (cause.a, cause.b, *[event for pair in cause.again for event in pair]) if event]
-        is_root = any(event is head for event in chain[-1].events for head in heads)
-        if is_root or not heads:
+        heads = self.causes[rows[-1].cause].heads
+        if any(event in heads for event in rows[-1].events):
             return []
-        return [row for row in self.differences if heads[0] in (row.a, row.b)][:1]
+        return [row for row in self.differences if heads[0] in row.events][:1]
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row for each call, or pair of calls."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any
 
 from insitu.trace.diff import Cause, Compared, Diff, Difference, Status
@@ -16,7 +16,7 @@ from insitu.view.headline import again, called, called_in, headline, output, see
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import spot
 from insitu.view.ranges import values_cell
-from insitu.view.relation import relation_text
+from insitu.view.relation_text import relation_text
 from insitu.view.terminal import Terminal, write_all
 from insitu.view.value import result, safe, short
 
@@ -228,10 +228,7 @@ def _folded(diff: Diff) -> Iterator[Line]:
 
 def _heads(diff: Diff) -> frozenset[int]:
     """The ids of the calls where causes begin."""
-    heads: set[int] = set()
-    for cause in diff.causes:
-        heads.update(map(id, chain((cause.a, cause.b), *cause.again)))
-    return frozenset(heads - {id(None)})
+    return frozenset([id(event) for cause in diff.causes for event in cause.heads])
 
 
 def _likeness(row: Difference) -> tuple[Any, ...]:

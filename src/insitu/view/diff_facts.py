@@ -11,7 +11,7 @@ from insitu.trace.diff import Cause, Compared, Diff, Difference, ResultEffect
 from insitu.trace.event import Call
 from insitu.view.agreement import QUIET, tolerance_of
 from insitu.view.headline import output
-from insitu.view.relation import relation_text
+from insitu.view.relation_text import relation_text
 
 
 def diff_facts(diff: Diff) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Literal
 
@@ -121,18 +121,26 @@ def _transpositions(a: Array, b: Array, is_close: _Closeness) -> Iterator[Arrang
     """The orders of dimensions in which a is b; those that swap two of them first."""
     import numpy as np
 
-    if not 1 < a.ndim <= MOST_DIMENSIONS or a.ndim != b.ndim:
+    if a.ndim != b.ndim or not 1 < a.ndim <= MOST_DIMENSIONS:
         return
-    same = tuple(range(a.ndim))
     random = np.random.default_rng(0)
     sample = tuple([random.integers(0, size, SAMPLE) for size in b.shape])
-    for axes in sorted(permutations(same), key=lambda axes: len(_moved(axes))):
-        if axes == same or tuple([a.shape[axis] for axis in axes]) != b.shape:
-            continue
+    for axes in _other_axes(a.ndim):
         turned = a.transpose(axes)
-        if is_close(turned[sample], b[sample]) and is_close(turned, b):
-            moved = _moved(axes)
-            yield Arrangement("transposed", items=moved if len(moved) == 2 else axes)
+        if turned.shape == b.shape and is_close(turned[sample], b[sample]) and is_close(turned, b):
+            yield _transposition(axes)
+
+
+def _other_axes(count: int) -> list[tuple[int, ...]]:
+    """All other orders of dimensions; those that move the fewest first."""
+    return sorted(permutations(range(count)), key=lambda axes: len(_moved(axes)))[1:]
+
+
+def _transposition(axes: tuple[int, ...]) -> Arrangement:
+    moved = _moved(axes)
+    if len(moved) == 2:
+        return Arrangement("transposed", items=moved)
+    return Arrangement("transposed", items=axes)
 
 
 def _moved(order: tuple[int, ...]) -> tuple[int, ...]:
@@ -158,23 +166,46 @@ def _order(a: Array, b: Array, dimension: int) -> Array | None:
 
 def _named_order(order: list[int], dimension: int) -> Arrangement:
     """The name of an order of slices: of blocks of them, as large as possible."""
-    length = len(order)
-    size = next(size for size in range(length - 1, 0, -1) if length % size == 0 and _is_blockwise(order, size))
+    size = next(size for size in _divisors(len(order)) if _is_blockwise(order, size))
     blocks = tuple([start // size for start in order[::size]])
-    count = len(blocks)
-    moved = _moved(blocks)
+    plain = Arrangement("reordered", dimension, blocks, len(blocks), size)
+    names = (_swap(plain), _reversal(plain), _roll(plain), _interleaving(plain))
+    return next(filter(None, names), plain)
+
+
+def _divisors(number: int) -> list[int]:
+    """The divisors of a number but for itself, the largest first."""
+    return [size for size in range(number // 2, 0, -1) if number % size == 0]
+
+
+def _swap(order: Arrangement) -> Arrangement | None:
+    moved = _moved(order.items)
     if len(moved) == 2:
-        return Arrangement("swapped", dimension, moved, count, size)
-    if blocks == tuple(reversed(range(count))):
-        return Arrangement("reversed", dimension, blocks, count, size)
-    shift = blocks.index(0)
-    if blocks == tuple([(place - shift) % count for place in range(count)]):
-        offset = shift if shift <= count // 2 else shift - count
-        return Arrangement("shifted", dimension, blocks, count, size, offset * size)
-    for parts in range(2, count):
-        if count % parts == 0 and blocks == _interleaved(count, parts):
-            return Arrangement("interleaved", dimension, blocks, parts, size)
-    return Arrangement("reordered", dimension, blocks, count, size)
+        return replace(order, kind="swapped", items=moved)
+    return None
+
+
+def _reversal(order: Arrangement) -> Arrangement | None:
+    if order.items == tuple(reversed(range(order.count))):
+        return replace(order, kind="reversed")
+    return None
+
+
+def _roll(order: Arrangement) -> Arrangement | None:
+    count, offset = order.count, order.items.index(0)
+    items = range(count)
+    if order.items != (*items[count - offset :], *items[: count - offset]):
+        return None
+    if offset > count // 2:
+        offset -= count
+    return replace(order, kind="shifted", offset=offset * order.size)
+
+
+def _interleaving(order: Arrangement) -> Arrangement | None:
+    for parts in _divisors(order.count)[:-1]:
+        if order.items == _interleaved(order.count, parts):
+            return replace(order, kind="interleaved", count=parts)
+    return None
 
 
 def _is_blockwise(order: list[int], size: int) -> bool:

@@ -29,29 +29,24 @@ class Beginnings:
         """
         if pair.matched:
             return None
-        made = {(0, stop.event.id) for stop in pair.a} | {(1, stop.event.id) for stop in pair.b}
-        shown = [] if seen_at is None else self._handed_on(made, seen_at)
-        if shown:
-            return max(shown, key=_element_count)
-        found: list[tuple[TensorFacts, TensorFacts]] = []
-        for later in self._pairs[pair.number + 1 : pair.number + 1 + MOST_PAIRS]:
-            found += self._handed_on(made, later)
-        if len({id(left) for left, _ in found}) == 1 or len({id(right) for _, right in found}) == 1:
+        if seen_at is not None:
+            shown = self._handed_on(pair, [seen_at])
+            if shown:
+                return max(shown, key=_element_count)
+        found = self._handed_on(pair, self._pairs[pair.number + 1 : pair.number + 1 + MOST_PAIRS])
+        sides: tuple[list[TensorFacts], ...] = tuple(map(list, zip(*found, strict=True)))
+        if any(len(set(map(id, tensors))) == 1 for tensors in sides):
             return found[0]
         return None
 
-    def _handed_on(self, made: set[tuple[int, int]], later: Pair) -> list[tuple[TensorFacts, TensorFacts]]:
-        """The inputs of a pair of calls that these calls made, on one side or both."""
-        if not later.matched or later.a[0].role != "call":
-            return []
-        a, b = later.a[0].event, later.b[0].event
-        if type(a) is not Call or type(b) is not Call:
-            return []
-        found: list[tuple[TensorFacts, TensorFacts]] = []
-        for left, right in zip(inputs(a), inputs(b), strict=False):
-            if (0, self._call(0, left)) in made or (1, self._call(1, right)) in made:
-                found.append((left, right))
-        return found
+    def _handed_on(self, pair: Pair, later: list[Pair]) -> list[tuple[TensorFacts, TensorFacts]]:
+        """The inputs of later pairs of calls that a stretch made, on one side or both."""
+        made = (set(map(_event_id, pair.a)), set(map(_event_id, pair.b)))
+        calls = [
+            call for matched in later if matched.matched and matched.a[0].role == "call" for call in _both(matched)
+        ]
+        operands = [operand for a, b in calls for operand in zip(inputs(a), inputs(b), strict=False)]
+        return [(a, b) for a, b in operands if self._call(0, a) in made[0] or self._call(1, b) in made[1]]
 
     def beginning(self, pair: Pair, side: int, leaving: Leaving) -> Compared | None:
         """Where a cause begins on one side: of a stretch, the first call that leads to what differs."""
@@ -117,6 +112,15 @@ class Beginnings:
     def _following(self) -> tuple[list[Compared | None], list[Compared | None]]:
         """For each pair, the next event of either side after it that is not a beginning or an end."""
         return _next_events([pair.a for pair in self._pairs]), _next_events([pair.b for pair in self._pairs])
+
+
+def _event_id(stop: Stop) -> int:
+    return stop.event.id
+
+
+def _both(pair: Pair) -> list[tuple[Call, Call]]:
+    """The calls of a pair, if both sides have one."""
+    return list(zip(pair.calls_a, pair.calls_b, strict=False))
 
 
 def _element_count(tensors: tuple[TensorFacts, TensorFacts]) -> int:

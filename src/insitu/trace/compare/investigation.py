@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, islice
 from typing import NamedTuple
 
 from insitu.trace.compare.arrangement import Arrangement, arrangement
@@ -51,25 +52,11 @@ class Investigation:
 
     def relations(self, pair: Pair, leaving: Leaving) -> Relations:
         """What is known of the tensors at a cause; `leaving` are those by which a stretch was found to differ."""
-        found: list[Relation] = []
-        for relation in self._every(pair, leaving):
-            found.append(relation)
-            if len(found) == MOST_RELATIONS:
-                break
-        return tuple(found)
-
-    def _every(self, pair: Pair, leaving: Leaving) -> Iterator[Relation]:
-        is_explained = False
-        for weight in self._weights(pair):
-            is_explained = True
-            yield weight
-        for question in self._questions(pair, leaving):
-            answer = self._answer(question)
-            if answer is not None:
-                is_explained = True
-                yield answer
-        if not is_explained and self._has_other_form(pair):
-            yield from self._inputs_of_followers(pair)
+        answers = filter(None, map(self._answer, self._questions(pair, leaving)))
+        found = [*self._weights(pair), *islice(answers, MOST_RELATIONS)]
+        if not found and self._has_other_form(pair):
+            found = self._inputs_of_followers(pair)
+        return tuple(found[:MOST_RELATIONS])
 
     def _has_other_form(self, pair: Pair) -> bool:
         """Whether the runs make other calls here, or outputs of other shapes: only later calls can be compared."""
@@ -109,11 +96,8 @@ class Investigation:
 
     def _answer(self, question: _Question) -> Relation | None:
         """What a tensor of b is."""
-        for find in (self._part, self._arranged, self._reordered, self._equal):
-            relation = find(question)
-            if relation is not None:
-                return relation
-        return None
+        finders = (self._part, self._arranged, self._reordered, self._equal)
+        return next(filter(None, (find(question) for find in finders)), None)
 
     def _part(self, question: _Question) -> Relation | None:
         """Another part of what both runs split."""
@@ -273,15 +257,12 @@ class Investigation:
         closeness = self._comparison.close(a, b)
         return bool(closeness.same) and not closeness.measure and _is_telling(b)
 
-    def _inputs_of_followers(self, pair: Pair) -> Iterator[Relation]:
+    def _inputs_of_followers(self, pair: Pair) -> list[Relation]:
         """Inputs of later calls that are exchanged; if there are none, the one of several inputs that differs."""
         followers = list(self._followers(pair))
-        for find in (self._exchanged, self._lone_input):
-            for follower, known in followers:
-                found = list(find(follower, known))
-                if found:
-                    yield from found
-                    return
+        exchanged = (list(self._exchanged(*follower)) for follower in followers)
+        lone = (list(self._lone_input(*follower)) for follower in followers)
+        return next(filter(None, chain(exchanged, lone)), [])
 
     def _followers(self, pair: Pair) -> Iterator[tuple[Pair, Evidence]]:
         """The first pairs of calls that differ because of a cause."""

@@ -15,7 +15,7 @@ from insitu.view.page.packing import PackedColumns
 from insitu.view.page.row_columns import RowColumns
 from insitu.view.page.rows import PageRow, places, row_facts
 from insitu.view.page.tables import Tables
-from insitu.view.relation import relation_text
+from insitu.view.relation_text import relation_text
 from insitu.view.value import safe, short
 
 STATUSES: tuple[str, ...] = get_args(Status)
