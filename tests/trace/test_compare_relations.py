@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.trace.comparing import given
 from torch import Tensor, nn
 
 import insitu
 from insitu.trace.diff import Cause, Diff
+from insitu.trace.event import Variable
+from insitu.trace.trace import Trace
 from insitu.view.relation_text import relation_text
 
 Run = Callable[[], Any]
@@ -186,3 +189,23 @@ def test_inputs_that_are_exchanged_lead_to_the_join_of_the_weights(keep: str) ->
     lines = [call.site.text for call in relation.makers_b if call.site is not None]
     assert any("# fault" in line for line in lines)
     assert compared(split, run(("query", "key", "value")), keep).first is None
+
+
+def test_given_matrix_is_named_where_all_inputs_agree_in_statistics() -> None:
+    def trace(turn: bool) -> insitu.Trace:
+        torch.manual_seed(0)
+        layer, x = nn.Linear(6, 6), torch.randn(4, 6)
+        if turn:
+            layer.weight.data = layer.weight.data.t().clone()
+        with insitu.record(layer, keep="stats") as found:
+            layer(x)
+        return found
+
+    diff = insitu.compare(trace(False), trace(True))
+    assert texts(diff).startswith("weight f32[6, 6] has the same statistics in both: most likely the same values")
+
+
+def test_variables_that_differ_have_no_relations() -> None:
+    runs = [Trace([Variable(0, None, "x", given(value), ("new",))]) for value in (1.0, 2.0)]
+    cause = first(insitu.compare(*runs))
+    assert cause.relations == () and "the value differs" in cause.why

@@ -22,6 +22,7 @@ from insitu.trace.operation import operation
 MOST_RELATIONS = 3
 MOST_FOLLOWERS = 40  # pairs after a cause in which exchanged inputs are looked for
 MOST_TENSORS = 2000  # of a among which a tensor of b is looked for
+FIRST_VALUES = 16  # that are compared before all are
 FEWEST_ELEMENTS = 4  # of a tensor that is recognized by its values
 
 Leaving = tuple[TensorFacts, TensorFacts] | None
@@ -52,6 +53,8 @@ class Investigation:
 
     def relations(self, pair: Pair, leaving: Leaving) -> Relations:
         """What is known of the tensors at a cause; `leaving` are those by which a stretch was found to differ."""
+        if pair.matched and not pair.calls_a:  # variables
+            return ()
         answers = filter(None, map(self._answer, self._questions(pair, leaving)))
         found = [*self._weights(pair), *islice(answers, MOST_RELATIONS)]
         if not found and self._has_other_form(pair):
@@ -68,18 +71,32 @@ class Investigation:
         """The tensors to ask about: inputs that differ; else weights, then what comes out."""
         known = self._evidence[pair.number]
         if known is not None:
-            inputs = list(self._differing_inputs(pair, known))
-            if inputs:
-                yield from inputs
-                return
-            shows_later = self._shows_later(pair)
-            for tensor in known.outputs:
-                if shows_later or tensor.closeness.same is False:
-                    yield _Question("", tensor.a, tensor.b)
-            return
-        if leaving is not None:
+            yield from self._questions_of_calls(pair, known)
+        elif leaving is not None:
             subject = f"parameter {leaving[1]!r}" if leaving[1].type == "Parameter" else ""
             yield _Question(subject, *leaving)
+
+    def _questions_of_calls(self, pair: Pair, known: Evidence) -> Iterator[_Question]:
+        """The inputs of a pair of calls that differ, or that may differ unnoticed; else what comes out."""
+        inputs = list(self._differing_inputs(pair, known)) or self._hidden_inputs(pair, known)
+        yield from inputs
+        if inputs:
+            return
+        shows_later = self._shows_later(pair)
+        for tensor in known.outputs:
+            if shows_later or tensor.closeness.same is False:
+                yield _Question("", tensor.a, tensor.b)
+
+    def _hidden_inputs(self, pair: Pair, known: Evidence) -> list[_Question]:
+        """The one weight or matrix given to the run, if all inputs agree in their statistics and outputs differ."""
+        if known.manner.changes or known.output.same is not False:
+            return []
+        matrices = [index for index, tensor in enumerate(known.inputs) if _is_given_matrix(tensor)]
+        weights = [index for index in matrices if known.inputs[index].a.type == "Parameter"]
+        likely = weights or matrices
+        if len(likely) != 1:
+            return []
+        return [self._question(pair, known, likely[0])]
 
     def _shows_later(self, pair: Pair) -> bool:
         """Whether a difference shows only in what a later pair makes."""
@@ -87,12 +104,14 @@ class Investigation:
         return sighting is not None and sighting.seen_at is not None
 
     def _differing_inputs(self, pair: Pair, known: Evidence) -> Iterator[_Question]:
-        stop = pair.a[0]
-        if type(stop.event) is not Call:
-            return
         for index, tensor in enumerate(known.inputs):
             if tensor.closeness.same is False:
-                yield _Question(operand(index, known.operands, stop.operation, stop.event.kwargs), tensor.a, tensor.b)
+                yield self._question(pair, known, index)
+
+    def _question(self, pair: Pair, known: Evidence, index: int) -> _Question:
+        """The question about an input of a pair of calls."""
+        call, tensor = pair.calls_a[0], known.inputs[index]
+        return _Question(operand(index, known.operands, pair.a[0].operation, call.kwargs), tensor.a, tensor.b)
 
     def _answer(self, question: _Question) -> Relation | None:
         """What a tensor of b is."""
@@ -252,7 +271,7 @@ class Investigation:
 
     def _are_equal(self, a: TensorFacts, b: TensorFacts) -> bool:
         """Whether two tensors have the same values, or at least the same statistics: not if they are all zeros."""
-        if a.shape != b.shape or a.dtype != b.dtype:
+        if a.shape != b.shape or a.dtype != b.dtype or not _begin_alike(a, b):
             return False
         closeness = self._comparison.close(a, b)
         return bool(closeness.same) and not closeness.measure and _is_telling(b)
@@ -270,42 +289,32 @@ class Investigation:
         later = [number for number in sorted(sightings) if number >= pair.number]
         for number in later[:MOST_FOLLOWERS]:
             known = self._evidence[number]
-            if known is not None and pair.number in sightings[number].causes:
-                yield self._pairs[number], known
+            follower = self._pairs[number]
+            if known is not None and follower.calls_a and pair.number in sightings[number].causes:
+                yield follower, known
 
     def _lone_input(self, pair: Pair, known: Evidence) -> Iterator[Relation]:
         """The one input of several that differs, if the calls that arranged it are known."""
         differing = list(self._differing_inputs(pair, known))
-        call = pair.a[0].event
-        if len(differing) != 1 or len(known.inputs) < 2 or type(call) is not Call:
+        if len(differing) != 1 or len(known.inputs) < 2:
             return
         question = differing[0]
         if question.a.shape != question.b.shape:
             return
-        relation = self._with_makers(Relation("input", question.subject, user=call), question.a, question.b)
+        relation = Relation("input", question.subject, user=pair.calls_a[0])
+        relation = self._with_makers(relation, question.a, question.b)
         if relation.makers_b or relation.makers_a:
             yield relation
 
     def _exchanged(self, pair: Pair, known: Evidence) -> Iterator[Relation]:
-        stop = pair.a[0]
-        if type(stop.event) is not Call or len(known.inputs) < 2:
-            return
-        names = [
-            operand(index, known.operands, stop.operation, stop.event.kwargs) for index in range(len(known.inputs))
-        ]
-        for index, tensor in enumerate(known.inputs):
-            if tensor.closeness.same is not False:
-                continue
-            for place, other in enumerate(known.inputs):
-                if place != index and self._are_exchanged(other, tensor):
-                    relation = Relation("equal", names[index], equal_to=names[place])
-                    certainty = self._comparison.close(other.a, tensor.b).certainty
-                    yield self._with_makers(replace(relation, certainty=certainty), tensor.a, tensor.b)
-
-    def _are_exchanged(self, other: TensorPair, tensor: TensorPair) -> bool:
-        """Whether the tensor of b is what a has as the other input."""
-        closeness = self._comparison.close(other.a, tensor.b)
-        return bool(closeness.same) and _is_telling(tensor.b)
+        """The inputs of a pair of calls that differ, and are what a has as another input."""
+        names = [self._question(pair, known, index).subject for index in range(len(known.inputs))]
+        for question in self._differing_inputs(pair, known):
+            for name, other in zip(names, known.inputs, strict=True):
+                closeness = self._comparison.close(other.a, question.b)
+                if closeness.same and _is_telling(question.b):
+                    relation = Relation("equal", question.subject, equal_to=name, certainty=closeness.certainty)
+                    yield self._with_makers(relation, question.a, question.b)
 
 
 def _first_weight(calls: list[Call]) -> MatrixOperand | None:
@@ -317,8 +326,22 @@ def _first_weight(calls: list[Call]) -> MatrixOperand | None:
     return None
 
 
+def _is_given_matrix(tensor: TensorPair) -> bool:
+    """Whether a tensor with an order was given to both runs, and only its statistics are known to agree."""
+    was_made = (tensor.a.producer, tensor.b.producer) != (None, None)
+    return len(tensor.a.shape) > 1 and not was_made and tensor.closeness.certainty == "statistics"
+
+
 def _has_values(facts: TensorFacts) -> bool:
     return is_array(facts.kept) and has_all_values(facts)
+
+
+def _begin_alike(a: TensorFacts, b: TensorFacts) -> bool:
+    """Whether the first values of two tensors are equal, as far as is known: a quick test before all are compared."""
+    if not _has_values(a) or not _has_values(b):
+        return True
+    first, second = (facts.kept.reshape(-1)[:FIRST_VALUES].tobytes() for facts in (a, b))
+    return bool(first == second)
 
 
 def _is_telling(facts: TensorFacts) -> bool:
