@@ -61,7 +61,7 @@ def test_only_cause_explains_the_whole_result() -> None:
     diff = insitu.compare(trace(), trace(eps=1e-3))
     (cause,) = diff.causes
     assert cause.result is not None and cause.result.share == 1 and cause.result.relative is not None
-    assert "in the result, + (" in str(diff)
+    assert "in the result, +: " in str(diff)
 
 
 def test_share_is_not_known_without_values() -> None:

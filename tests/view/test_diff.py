@@ -18,7 +18,7 @@ VERDICT = """\
   b  model.py:2  torch.softmax(f32[2], 0)  f32[2]  2.5 … 3.5
      from f32[2]
   relative error ≥ 0.143, Δ mean 0.5; known from statistics; 2 calls after it differ because of it
-  in the result, torch.abs (model.py:4): relative error ≥ 0.0909; because of torch.exp ← torch.softmax
+  in the result, torch.abs: relative error ≥ 0.0909; because of torch.exp ← torch.softmax
 
   =  calls  1 the same
   ✗  torch.softmax(f32[2], -1)  f32[2]  relative ≥ 0.143  argument 2 is 0 in b, -1 in a: the cause  model.py:2

@@ -8,7 +8,6 @@ from insitu.trace.compare.distance import Distance, Verdict
 from insitu.trace.compare.relative import RelativeError
 from insitu.trace.diff import Cause, Compared, Diff, Difference, ResultEffect
 from insitu.view.headline import name_in_module
-from insitu.view.name import spot
 
 MOST_LINKS = 2  # of a chain, at either end
 
@@ -41,7 +40,7 @@ def effect_text(diff: Diff, cause: Cause) -> str:
         return ""
     event = result.a if result.a is not None else result.b
     assert event is not None
-    text = f"in the result, {_called_at(event)}: {_error(result.relative)}"
+    text = f"in the result, {name_in_module(event)}: {_error(result.relative)}"
     if len(diff.causes) > 1:
         text += f", {_share(result)}"
     return text
@@ -71,12 +70,6 @@ def _size(relative: RelativeError) -> str:
     if relative.is_bound:
         return f"≥ {relative.size:.3g}"
     return f"{relative.size:.3g}"
-
-
-def _called_at(event: Compared) -> str:
-    if event.site is None:
-        return name_in_module(event)
-    return f"{name_in_module(event)} ({spot(event.site)})"
 
 
 def _chain(diff: Diff, cause: Cause, event: Compared) -> str:

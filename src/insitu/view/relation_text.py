@@ -8,6 +8,7 @@ from collections.abc import Callable
 from insitu.trace.compare.arrangement import Arrangement, ArrangementKind
 from insitu.trace.compare.relation import Relation, RelationKind
 from insitu.trace.event import Call, Site
+from insitu.trace.operation import operation
 from insitu.view.name import compact, spot
 from insitu.view.value import safe, short
 
@@ -168,19 +169,19 @@ _SENTENCES: dict[RelationKind, Callable[[Relation], str]] = {
 
 def _makers_text(relation: Relation) -> str:
     """The calls that have given the values their order, in both runs."""
-    place = _line_and_caller if relation.kind == "equal" else _line
     sides = ((relation.makers_a, "a"), (relation.makers_b, "b"))
-    texts = [f"{_calls(calls, place)} in {side}" for calls, side in sides if calls]
+    texts = [f"{_calls(calls)} in {side}" for calls, side in sides if calls]
     if not texts:
         return ""
     verb = "made" if relation.kind == "equal" else "arranged"
     return f"{verb} by {', by '.join(texts)}"
 
 
-def _calls(calls: tuple[Call, ...], line: Callable[[Site | None], str]) -> str:
+def _calls(calls: tuple[Call, ...]) -> str:
     """Calls and their lines, each line once."""
     texts: dict[str, str] = {}
     for call in calls:
+        line = _line if operation(call.kind, call.name).is_move else _line_and_caller
         texts.setdefault(line(call.site), short(compact(call), 40))
     named = [f"{name} ({place})" if place else name for place, name in texts.items()]
     return " and ".join(named[:MOST_MAKERS])
@@ -207,4 +208,4 @@ def _example_text(relation: Relation) -> str:
     """The call that arranges another weight, which is set on the same line."""
     if relation.example is None:
         return ""
-    return f"no call of b rearranges it, while {_calls((relation.example,), _line)} rearranges another weight"
+    return f"no call of b rearranges it, while {_calls((relation.example,))} rearranges another weight"

@@ -315,6 +315,7 @@ class Investigation:
                 if closeness.same and _is_telling(question.b):
                     relation = Relation("equal", question.subject, equal_to=name, certainty=closeness.certainty)
                     yield self._with_makers(relation, question.a, question.b)
+                    break
 
 
 def _first_weight(calls: list[Call]) -> MatrixOperand | None:
