@@ -1,4 +1,4 @@
-"""The converter counts the layers of the original from one: each layer of the port has the weights of the one before."""
+"""The converter counts the layers of the original from one: each layer of the port has the weights of another one."""
 
 import torch
 from torch import nn
