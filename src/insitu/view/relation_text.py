@@ -21,7 +21,7 @@ def relation_text(relation: Relation) -> str:
     """What a tensor of b is, and which calls have made it so.
 
     >>> relation_text(Relation("equal", "query f32[2, 8]", equal_to="key f32[2, 8]", certainty="statistics"))
-    "query f32[2, 8] of b equals key f32[2, 8] of a, as far as statistics show"
+    'query f32[2, 8] of b equals key f32[2, 8] of a, as far as statistics show'
     """
     text = _SENTENCES[relation.kind](relation)
     if relation.certainty == "statistics" and relation.kind == "equal":
