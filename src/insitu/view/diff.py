@@ -11,7 +11,7 @@ from typing import Any
 from insitu.trace.diff import Cause, Compared, Diff, Difference, Status
 from insitu.trace.event import Call
 from insitu.view.agreement import QUIET, agreement, results_text
-from insitu.view.effect import distance_text, result_text
+from insitu.view.effect import chain_text, distance_text, effect_text
 from insitu.view.headline import again, called, called_in, headline, output, seen, size_cell, size_text
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import spot
@@ -120,9 +120,8 @@ def _other_causes(diff: Diff, first: Cause) -> Iterator[Line]:
 
 def _effect(diff: Diff, cause: Cause) -> Iterator[Line]:
     """What a cause does to the result, and how far both runs are from the reference."""
-    text = result_text(diff, cause)
-    if text:
-        yield Line(((f"  {text}", ""),))
+    for text in filter(None, (effect_text(diff, cause), chain_text(diff, cause))):
+        yield Line(((f"  {text}", ""),), (), ())
     if cause.distance is not None:
         yield Line((("  ", ""), (distance_text(cause.distance, "here"), "bold")))
     is_first = cause is diff.first

@@ -20,17 +20,14 @@ _WRONG: dict[Verdict, str] = {
 }
 
 
-def result_text(diff: Diff, cause: Cause) -> str:
-    """What a cause does to the result: how large the difference is there, and through which calls it came."""
+def chain_text(diff: Diff, cause: Cause) -> str:
+    """Through which calls a cause comes to the result; nothing if that is not known."""
     result = cause.result
     if result is None:
         return ""
     event = result.a if result.a is not None else result.b
     assert event is not None
-    chain = _chain(diff, cause, event)
-    if chain:
-        return f"{effect_text(diff, cause)}; {chain}"
-    return effect_text(diff, cause)
+    return _chain(diff, cause, event)
 
 
 def effect_text(diff: Diff, cause: Cause) -> str:
