@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.trace.comparing import Program, chain, in_modules
+from tests.trace.comparing import Program, chain, fused, in_modules
 
 import insitu
 from insitu import cli
@@ -37,13 +37,26 @@ def test_the_exit_code_is_0_1_or_2(files: tuple[str, str], capsys: pytest.Captur
 
 
 def test_tolerances_decide_what_differs(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["diff", *files, "--rtol", "1", "--atol", "1"]) == 1
+    assert cli.main(["diff", *files, "--rtol", "1", "--atol", "1"]) == 0
     assert capsys.readouterr().out.startswith(
         "the results agree within rtol 1, atol 1 (largest difference: relative error ≥ 0.143, Δ mean 0.5); "
         "1 call is made differently on the way"
     )
     assert cli.main(["diff", *files, "--rtol", "1"]) == 2
     assert "give both" in capsys.readouterr().err
+
+
+def test_other_calls_with_the_same_results_are_nothing_to_report(tmp_path: Path) -> None:
+    a, b = (saved(tmp_path, f"{number}.h5", run) for number, run in enumerate(fused(4.0)))
+    assert cli.main(["diff", a, b]) == 0
+    c = saved(tmp_path, "c.h5", fused(6.0)[1])
+    assert cli.main(["diff", a, c]) == 1
+
+
+def test_reference_says_which_run_is_wrong(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["diff", *files, "--reference", files[0]]) == 1
+    assert "here a is 0 from the reference, b ≥ 0.2: b is wrong" in capsys.readouterr().out
+    assert cli.main(["diff", *files, "--reference", "nowhere.h5"]) == 2
 
 
 def test_json_prints_the_difference(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:

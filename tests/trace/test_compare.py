@@ -18,7 +18,7 @@ def test_the_first_call_with_equal_inputs_and_another_output() -> None:
     a = chain(("relu", 1.0, ()), ("exp", 2.0, ()), ("log", 3.0, ()), ("abs", 4.0, ()))
     b = chain(("relu", 1.0, ()), ("exp", 2.5, ()), ("log", 3.5, ()), ("abs", 4.0, ()))
     diff = compared(a, b)
-    assert diff.first is not None and diff.causes == [diff.first]
+    assert diff.first is not None and diff.causes == (diff.first,)
     assert (diff.first.kind, diff.first.a, diff.first.b) == ("output", a.events[1], b.events[1])
     assert (diff.first.delta, diff.first.certainty, diff.first.followers) == (0.5, "statistics", 1)
     assert [row.status for row in diff.differences] == ["same", "differs", "follows", "same"]

@@ -24,6 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `insitu diff`."""
     parser.add_argument("a", help="a saved trace or a recorded run, as in before.h5")
     parser.add_argument("b", help="the trace or run to compare it with, as in after.h5")
+    parser.add_argument("--reference", metavar="FILE", help="a third one: which of the two is further from it?")
     parser.add_argument(
         "--rename",
         action="append",
@@ -40,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Compare the files; 0 if they are the same or equal within the tolerance, 1 if they are not."""
+    """Compare the files; 0 if no difference has an effect on the results, 1 if one has."""
     from insitu import store
     from insitu.verbs.compare import compare
     from insitu.verbs.save import PAGE, save
@@ -50,7 +51,8 @@ def main(options: argparse.Namespace) -> int:
     if options.html is not None:
         store.check(options.html, overwrite=options.overwrite, suffixes=(PAGE,))
     with working(f"comparing {options.a} and {options.b}"):
-        diff = compare(options.a, options.b, rename=rename, rtol=options.rtol, atol=options.atol)
+        tolerance = {"rtol": options.rtol, "atol": options.atol}
+        diff = compare(options.a, options.b, reference=options.reference, rename=rename, **tolerance)
     if options.html is not None:
         save(diff, options.html, overwrite=options.overwrite)
     if options.json:
@@ -61,7 +63,7 @@ def main(options: argparse.Namespace) -> int:
         print(json.dumps(diff_facts(diff), allow_nan=False))
     else:
         show_diff(diff, color=options.color, width=options.width)
-    if diff.close:
+    if diff.passes:
         return 0
     return 1
 

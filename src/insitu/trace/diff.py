@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
-from insitu.errors import MissingError
-from insitu.trace.compare.change import SAME_MANNER, Change, Changes, Manner, Remark
+from insitu.errors import ChoiceError, MissingError
+from insitu.trace.compare.change import SAME_MANNER, Change, Changes, Manner, MovedLayers, Remark
 from insitu.trace.compare.closeness import Certainty, Tolerance, weakest
+from insitu.trace.compare.distance import Distance
+from insitu.trace.compare.relation import Relations
 from insitu.trace.compare.relative import RelativeError
 from insitu.trace.event import Call, Site, Variable
 from insitu.trace.model_paths import ModelPaths
@@ -39,7 +42,8 @@ class Difference:
     is the number in `Diff.causes` of the cause that it is, or that it follows from. `what` says in words what
     `changes` and `outcome` are: how the calls are made differently, and what becomes of that. The outcome "agrees"
     is a result that is the same, "undone" a difference that other calls make up for, "replaced" the same result by
-    other calls, "unseen" a call without an effect that anything shows.
+    other calls, "unseen" a call without an effect that anything shows. `because` is the place in `Diff.differences` of
+    the call that made the input from which this one has its difference; see `Diff.because`.
     """
 
     status: Status
@@ -52,6 +56,7 @@ class Difference:
     cause: int | None = None
     outcome: Outcome = ""
     relative: RelativeError | None = None
+    because: int | None = None
 
     @property
     def events(self) -> list[Compared]:
@@ -88,6 +93,21 @@ class Reason:
     is_stretch: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ResultEffect:
+    """What a cause does to a result of the run: the last output that differs because of it and that no call uses.
+
+    `a` and `b` are the calls that make the result, and `relative` is the size of the difference in it. `share` is the
+    part of that difference which the cause explains: 1 if it is the only cause; of several causes each has the part
+    that it introduces of all that they introduce. It is None if the size of one of them is not known.
+    """
+
+    a: Compared | None
+    b: Compared | None
+    relative: RelativeError | None = None
+    share: float | None = None
+
+
 @dataclass(slots=True, eq=False)
 class Cause:
     """Where a difference begins: what goes in agrees, as far as is known, and what comes out does not.
@@ -105,7 +125,12 @@ class Cause:
 
     `unknown` names the inputs of which nothing but shape and dtype is known: they may differ as well. `followers`
     counts the calls that differ because of it. `seen_at` is the later call whose output shows the difference, where
-    that of the cause itself does not.
+    that of the cause itself does not. `relations` say what the tensors of b are, if they are tensors of a in another
+    order or in another place.
+
+    `relative` is the error that the cause introduces, given inputs that agree; causes are ordered by it. `result` is
+    what becomes of it in the result of the run, None if it does not get there. `distance` says how far both runs are
+    from the reference at this place, if there is one.
     """
 
     kind: CauseKind
@@ -124,6 +149,9 @@ class Cause:
     effect: Effect = "results"
     again: tuple[tuple[Compared | None, Compared | None], ...] = ()
     relative: RelativeError | None = None
+    relations: Relations = ()
+    result: ResultEffect | None = None
+    distance: Distance | None = None
 
     @property
     def why(self) -> str:
@@ -131,6 +159,12 @@ class Cause:
         from insitu.view.reason import why  # as with print(diff)
 
         return why(self)
+
+    @property
+    def heads(self) -> list[Compared]:
+        """The calls where it begins, in all places and in both runs."""
+        every = chain((self.a, self.b), *self.again)
+        return [event for event in every if event is not None]
 
     @property
     def times(self) -> int:
@@ -151,27 +185,32 @@ class Diff:
     """How two runs differ; print it to read it.
 
     `causes` are the places where differences begin independently of each other: those that change what comes out of
-    the run before those whose effect is lost on the way, and otherwise in the order of the run. `first` is the first
-    of them, or None. `differences` has a row for each call, `results` are the rows whose output no other call uses:
-    what comes out of the run. `remarks` say which steps, ranks, threads or layers only one run has. `evidence`
-    counts the outputs that were compared by values, by statistics, by structure only.
+    the run before those whose effect is lost on the way, and otherwise by the error that they introduce, the largest
+    first; of equal or unknown errors in the order of the run. `first` is the first of them, or None. `differences` has
+    a row for each call, `results` are the rows whose output no other call uses: what comes out of the run. `remarks`
+    say which steps, ranks, threads or layers only one run has. `evidence` counts the outputs that were compared by
+    values, by statistics, by structure only. With a reference, `distance` says how far the results of both runs are
+    from those of the reference.
 
-    Three questions, from the strictest to the loosest:
+    Four questions, from the strictest to the loosest:
 
     - `same`: nothing at all is different but names of modules, spellings of functions and source lines.
     - `close`: the runs make the same calls, and all values agree within the tolerance; `largest` is the row with the
-      largest difference. This is what the exit code of `insitu diff` and the fixture `golden_trace` ask.
-    - `agrees`: the results agree within the tolerance, by whatever calls they are made.
+      largest difference. This is what the fixture `golden_trace` asks.
+    - `passes`: no difference has an effect: the results agree, by whatever calls they are made, and nothing is left to
+      report. This is what the exit code of `insitu diff` asks.
+    - `agrees`: the results agree within the tolerance; something on the way may differ, and its effect is lost.
     """
 
     differences: list[Difference] = field(default_factory=list)
-    causes: list[Cause] = field(default_factory=list)
+    causes: tuple[Cause, ...] = ()
     unpaired: list[Remark] = field(default_factory=list)
     evidence: dict[Certainty, int] = field(default_factory=dict)
     labels: tuple[str, str] = ("a", "b")
     tolerance: Tolerance = field(default_factory=Tolerance)
     results: list[Difference] = field(default_factory=list)
     model: ModelPaths = field(default_factory=ModelPaths)  # of recorded runs: the order of its layers
+    distance: Distance | None = None
 
     @property
     def remarks(self) -> list[str]:
@@ -218,6 +257,42 @@ class Diff:
     def counts(self) -> dict[str, int]:
         """How many calls there are of each status."""
         return dict(Counter(row.status for row in self.differences))
+
+    @property
+    def passes(self) -> bool:
+        """Whether there is nothing to report: no difference has an effect, and both have the same steps and ranks."""
+        has_lone_parts = any(not isinstance(remark, MovedLayers) for remark in self.unpaired)
+        return not self.causes and not has_lone_parts
+
+    def because(self, item: Difference | Compared) -> tuple[Difference, ...]:
+        """Why a call differs: its row, the row of the call that made the input which differs, and so on to the cause.
+
+        Nothing if the call does not differ.
+        """
+        row = self._row_of(item)
+        rows: list[Difference] = []
+        while row.cause is not None:
+            rows.append(row)
+            if row.because is None:
+                break
+            row = self.differences[row.because]
+        return tuple(rows + self._root(rows))
+
+    def _row_of(self, item: Difference | Compared) -> Difference:
+        """The row of a call of one of the runs."""
+        for row in self.differences:
+            if row is item or row.a is item or row.b is item:
+                return row
+        raise ChoiceError(f"{item!r} is not a call of this diff: take one from diff.differences or diff.causes")
+
+    def _root(self, rows: list[Difference]) -> list[Difference]:
+        """The row of the cause that a chain leads to, if the calls in between were not recorded."""
+        if not rows or rows[-1].cause is None:
+            return []
+        heads = self.causes[rows[-1].cause].heads
+        if any(event in heads for event in rows[-1].events):
+            return []
+        return [row for row in self.differences if heads[0] in row.events][:1]
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row for each call, or pair of calls."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from insitu.errors import SubjectError, brief, tell
 from insitu.trace.compare.closeness import Tolerance
+from insitu.trace.compare.reference import add_distances
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Diff
 from insitu.trace.dtype import dtype_named
@@ -26,6 +27,7 @@ def compare(
     a: Subject,
     b: Subject,
     *,
+    reference: Subject | None = None,
     rename: Mapping[str, str] | None = None,
     rtol: float | None = None,
     atol: float | None = None,
@@ -39,6 +41,7 @@ def compare(
     Args:
         a: A trace, a recorded run, or the file of one.
         b: The other one.
+        reference: A third one, such as a run in float64: each cause says how far a and b are from it.
         rename: Paths of a, and what b calls them: `{"encoder.layer.*": "encoder.layers.*"}`.
         rtol: The relative tolerance; by default that of `torch.testing` for each dtype.
         atol: The absolute tolerance; by default that of `torch.testing` for each dtype.
@@ -57,13 +60,41 @@ def compare(
         (False, 'argument', 'argument 2 is 0 in b, -1 in a', 'statistics')
     """
     tolerance = Tolerance(rtol, atol)  # a wrong tolerance raises before files are read
-    (first, kind), (second, other) = _trace(a), _trace(b)
-    if kind != other and first.events and second.events and not (first.variables() and second.variables()):
-        raise SubjectError(f"a is a {kind} and b is a {other}: compare two traces, or two recorded runs")
-    for name, trace in (("a", first), ("b", second)):
-        if (missing := trace.missing) is not None:
-            tell(f"{name} lacks {missing.events:,} events for which there was no memory: only the rest is compared")
-    return compare_traces(first, second, rename=rename, tolerance=tolerance, labels=_labels(a, b))
+    first, second = _Run("a", *_trace(a)), _Run("b", *_trace(b))
+    third = None if reference is None else _Run("reference", *_trace(reference))
+    for run in filter(None, (second, third)):
+        _check_kinds(first, run)
+    for run in filter(None, (first, second, third)):
+        _tell_missing(run)
+    diff = compare_traces(first.trace, second.trace, rename=rename, tolerance=tolerance, labels=_labels(a, b))
+    if third is not None:
+        add_distances(diff, (first.trace, second.trace), third.trace, rename, tolerance)
+    return diff
+
+
+class _Run(NamedTuple):
+    """One of the runs to compare: what it is called, its trace, and what it was before."""
+
+    name: str
+    trace: Trace
+    kind: str
+
+
+def _check_kinds(one: _Run, other: _Run) -> None:
+    """Refuse to compare a trace with a recorded run, unless both have variables."""
+    if one.kind == other.kind or not one.trace.events or not other.trace.events:
+        return
+    if one.trace.variables() and other.trace.variables():
+        return
+    raise SubjectError(
+        f"{one.name} is a {one.kind} and {other.name} is a {other.kind}: compare two traces, or two recorded runs"
+    )
+
+
+def _tell_missing(run: _Run) -> None:
+    missing = run.trace.missing
+    if missing is not None:
+        tell(f"{run.name} lacks {missing.events:,} events for which there was no memory: only the rest is compared")
 
 
 def _trace(subject: Subject) -> tuple[Trace, str]:

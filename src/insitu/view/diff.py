@@ -5,16 +5,18 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any
 
 from insitu.trace.diff import Cause, Compared, Diff, Difference, Status
 from insitu.trace.event import Call
 from insitu.view.agreement import QUIET, agreement, results_text
+from insitu.view.effect import chain_text, distance_text, effect_text
 from insitu.view.headline import again, called, called_in, headline, output, seen, size_cell, size_text
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import spot
 from insitu.view.ranges import values_cell
+from insitu.view.relation_text import relation_text
 from insitu.view.terminal import Terminal, write_all
 from insitu.view.value import result, safe, short
 
@@ -78,13 +80,29 @@ def verdict_lines(diff: Diff) -> Iterator[Line]:
         yield from _remarks(diff)
         return
     lead = "first difference"
+    if not _is_earliest(diff, first):
+        lead = "largest difference"
     if first.effect == "lost":
         lead = f"{results_text(diff)}; first difference on the way"
     yield Line((("✗ ", "red"), (f"{lead}: {headline(diff, first)}", "bold")))
     yield from _sides(diff, first)
+    yield from _relations(first)
     yield Line(((f"  {_size(diff, first)}", ""),))
+    yield from _effect(diff, first)
     yield from _other_causes(diff, first)
     yield from _remarks(diff)
+
+
+def _is_earliest(diff: Diff, first: Cause) -> bool:
+    """Whether the cause that introduces the largest error is the first one in the run too."""
+    places = [_place_in_run(cause) for cause in diff.causes if cause.effect == first.effect]
+    return _place_in_run(first) == min(places)
+
+
+def _place_in_run(cause: Cause) -> int:
+    event = cause.a if cause.a is not None else (cause.instead or (cause.b,))[-1]
+    assert event is not None
+    return event.id
 
 
 def _other_causes(diff: Diff, first: Cause) -> Iterator[Line]:
@@ -94,8 +112,27 @@ def _other_causes(diff: Diff, first: Cause) -> Iterator[Line]:
         if cause.effect == "lost" != first.effect:
             text += " (its effect is lost on the way)"
         yield Line(((f"  {number}. ", "red"), (text, "")))
+        yield from _relations(cause)
+        yield from _effect(diff, cause)
     if len(diff.causes) > MOST_CAUSES:
         yield Line(((f"  … {len(diff.causes) - MOST_CAUSES:,} more causes", "grey"),))
+
+
+def _effect(diff: Diff, cause: Cause) -> Iterator[Line]:
+    """What a cause does to the result, and how far both runs are from the reference."""
+    for text in filter(None, (effect_text(diff, cause), chain_text(diff, cause))):
+        yield Line(((f"  {text}", ""),), (), ())
+    if cause.distance is not None:
+        yield Line((("  ", ""), (distance_text(cause.distance, "here"), "bold")))
+    is_first = cause is diff.first
+    if is_first and diff.distance is not None:
+        yield Line((("  ", ""), (distance_text(diff.distance, "in the result"), "bold")))
+
+
+def _relations(cause: Cause) -> Iterator[Line]:
+    """What the tensors of b are, if they are tensors of a in another order or place."""
+    for relation in cause.relations:
+        yield Line((("  → ", "cyan"), (relation_text(relation), "")))
 
 
 def _remarks(diff: Diff) -> Iterator[Line]:
@@ -190,10 +227,7 @@ def _folded(diff: Diff) -> Iterator[Line]:
 
 def _heads(diff: Diff) -> frozenset[int]:
     """The ids of the calls where causes begin."""
-    heads: set[int] = set()
-    for cause in diff.causes:
-        heads.update(map(id, chain((cause.a, cause.b), *cause.again)))
-    return frozenset(heads - {id(None)})
+    return frozenset([id(event) for cause in diff.causes for event in cause.heads])
 
 
 def _likeness(row: Difference) -> tuple[Any, ...]:

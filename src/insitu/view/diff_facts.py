@@ -5,10 +5,13 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
-from insitu.trace.diff import Cause, Compared, Diff, Difference
+from insitu.trace.compare.distance import Distance
+from insitu.trace.compare.relative import RelativeError
+from insitu.trace.diff import Cause, Compared, Diff, Difference, ResultEffect
 from insitu.trace.event import Call
 from insitu.view.agreement import QUIET, tolerance_of
 from insitu.view.headline import output
+from insitu.view.relation_text import relation_text
 
 
 def diff_facts(diff: Diff) -> dict[str, Any]:
@@ -18,12 +21,14 @@ def diff_facts(diff: Diff) -> dict[str, Any]:
         "b": diff.labels[1],
         "same": diff.same,
         "close": diff.close,
+        "passes": diff.passes,
         "agrees": diff.agrees,
         "largest": _largest_facts(diff),
         "certainty": diff.certainty,
         "counts": diff.counts,
         "evidence": dict(diff.evidence),
         "remarks": diff.remarks,
+        "distance": _distance_facts(diff.distance),
         "causes": [_cause_facts(cause) for cause in diff.causes],
         "differences": [_row_facts(row) for row in diff.differences if row.status not in QUIET],
     }
@@ -52,19 +57,38 @@ def _cause_facts(cause: Cause) -> dict[str, Any]:
         "unknown": list(cause.unknown),
         "followers": cause.followers,
         "seen_at": _event_facts(cause.seen_at),
+        "relations": [relation_text(relation) for relation in cause.relations],
+        "result": _result_facts(cause.result),
+        "distance": _distance_facts(cause.distance),
     }
+
+
+def _result_facts(result: ResultEffect | None) -> dict[str, Any] | None:
+    if result is None:
+        return None
+    facts = {"a": _event_facts(result.a), "b": _event_facts(result.b), "share": result.share}
+    return {**facts, **_error_facts(result.relative)}
+
+
+def _distance_facts(distance: Distance | None) -> dict[str, Any] | None:
+    if distance is None:
+        return None
+    return {"a": _error_facts(distance.a), "b": _error_facts(distance.b), "wrong": distance.wrong}
+
+
+def _error_facts(error: RelativeError | None) -> dict[str, Any]:
+    size, is_bound = error or (None, False)
+    return {"relative": _plain_number(size), "relative_is_bound": is_bound}
 
 
 def _row_facts(row: Difference) -> dict[str, Any]:
     found = {"status": row.status, "what": row.what, "a": _event_facts(row.a), "b": _event_facts(row.b)}
-    return {**found, **_size_facts(row), "cause": row.cause}
+    return {**found, **_size_facts(row), "cause": row.cause, "because": row.because}
 
 
 def _size_facts(item: Cause | Difference) -> dict[str, Any]:
-    size, is_bound = item.relative or (None, False)
     return {
-        "relative": _plain_number(size),
-        "relative_is_bound": is_bound,
+        **_error_facts(item.relative),
         "delta": _plain_number(item.delta),
         "measure": item.measure,
         "certainty": item.certainty,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from itertools import chain
 
 from insitu.trace.compare.pairs import Pair, Stops
-from insitu.trace.compare.stops import Side, Stop
+from insitu.trace.compare.stops import Side, Stop, inputs
 from insitu.trace.diff import Compared
 from insitu.trace.event import Call, TensorFacts
 
 Leaving = tuple[TensorFacts, TensorFacts] | None
+MOST_PAIRS = 200  # after a stretch among which a call that takes its output is looked for
 
 
 class Beginnings:
@@ -19,6 +21,32 @@ class Beginnings:
     def __init__(self, pairs: list[Pair], sides: tuple[Side, Side]) -> None:
         self._pairs = pairs
         self._within = (sides[0].within, sides[1].within)
+
+    def leaving(self, pair: Pair, seen_at: Pair | None) -> Leaving:
+        """What a stretch hands on, and what the other run has in its place; None if it may be one of several.
+
+        `seen_at` is the later pair whose output shows the difference.
+        """
+        if pair.matched:
+            return None
+        if seen_at is not None:
+            shown = self._handed_on(pair, [seen_at])
+            if shown:
+                return max(shown, key=_element_count)
+        found = self._handed_on(pair, self._pairs[pair.number + 1 : pair.number + 1 + MOST_PAIRS])
+        sides: tuple[list[TensorFacts], ...] = tuple(map(list, zip(*found, strict=True)))
+        if any(len(set(map(id, tensors))) == 1 for tensors in sides):
+            return found[0]
+        return None
+
+    def _handed_on(self, pair: Pair, later: list[Pair]) -> list[tuple[TensorFacts, TensorFacts]]:
+        """The inputs of later pairs of calls that a stretch made, on one side or both."""
+        made = (set(map(_event_id, pair.a)), set(map(_event_id, pair.b)))
+        calls = [
+            call for matched in later if matched.matched and matched.a[0].role == "call" for call in _both(matched)
+        ]
+        operands = [operand for a, b in calls for operand in zip(inputs(a), inputs(b), strict=False)]
+        return [(a, b) for a, b in operands if self._call(0, a) in made[0] or self._call(1, b) in made[1]]
 
     def beginning(self, pair: Pair, side: int, leaving: Leaving) -> Compared | None:
         """Where a cause begins on one side: of a stretch, the first call that leads to what differs."""
@@ -46,7 +74,7 @@ class Beginnings:
             call = by_id.get(number)
             if call is not None:
                 found.add(number)
-                waiting.update([self._call(side, facts) for facts in call.inputs])
+                waiting.update([self._call(side, facts) for facts in inputs(call)])
                 waiting -= found
         return [stop for stop in stops if stop.event.id in found]
 
@@ -84,6 +112,19 @@ class Beginnings:
     def _following(self) -> tuple[list[Compared | None], list[Compared | None]]:
         """For each pair, the next event of either side after it that is not a beginning or an end."""
         return _next_events([pair.a for pair in self._pairs]), _next_events([pair.b for pair in self._pairs])
+
+
+def _event_id(stop: Stop) -> int:
+    return stop.event.id
+
+
+def _both(pair: Pair) -> list[tuple[Call, Call]]:
+    """The calls of a pair, if both sides have one."""
+    return list(zip(pair.calls_a, pair.calls_b, strict=False))
+
+
+def _element_count(tensors: tuple[TensorFacts, TensorFacts]) -> int:
+    return math.prod(size for size in tensors[0].shape if isinstance(size, int))
 
 
 def _events_by_id(stops: list[Stops]) -> dict[int, Compared]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from insitu.trace.compare.change import SAME_MANNER, Change, Manner
 from insitu.trace.compare.closeness import CERTAINTIES, Certainty, Closeness, weakest
-from insitu.trace.compare.evidence import Evidence, has_nan, operand
+from insitu.trace.compare.evidence import Evidence, TensorPair, has_nan, operand
 from insitu.trace.compare.generators import draws
 from insitu.trace.compare.input_causes import AGREE, InputCauses
 from insitu.trace.compare.ledger import NONE, Account, Link, Numbers, union
@@ -222,10 +222,28 @@ def _differ(state: State, visit: Visit, account: Account) -> Account:
     if not causes:
         causes = visit.itself
         account = account._replace(kind=_kind_of_cause(visit))
+    elif _has_other_weights(state, visit):
+        weights = [visit.evidence.operands[index] for index in visit.inputs.from_start]
+        causes = union(causes, visit.itself)
+        account = account._replace(kind="input", manner=_manner_from_start(visit, weights))
     state.sight(pair, causes, account)
     if type(call.result) is not TensorFacts:
         _add_read_numbers(state, pair, causes)
     return account
+
+
+def _has_other_weights(state: State, visit: Visit) -> bool:
+    """Whether parameters differ from the start, beside an input that differs because of an earlier cause."""
+    weights = [visit.evidence.inputs[index] for index in visit.inputs.from_start]
+    is_same_call = visit.pair.a[0].exact == visit.pair.b[0].exact
+    if not weights or not is_same_call or not all(map(_is_one_parameter, weights)):
+        return False
+    return not state.history.carried(visit.call, [weight.a for weight in weights])
+
+
+def _is_one_parameter(tensor: TensorPair) -> bool:
+    """Whether two tensors can be the same parameter: they have one shape."""
+    return tensor.a.type == "Parameter" and tensor.a.shape == tensor.b.shape
 
 
 def _add_read_numbers(state: State, pair: Pair, causes: Numbers) -> None:
@@ -358,7 +376,15 @@ def _suspect_of_input(pair: Pair, evidence: Evidence, inputs: InputCauses, outpu
     """The suspect behind an input that still shows in the output: values in another order keep their statistics."""
     if not inputs.suspects:
         return None
-    is_transparent = len(evidence.operands) == 1 or pair.a[0].operation.is_move
+    is_transparent = _takes_one_tensor(evidence) or pair.a[0].operation.is_move
     if is_transparent or output.same is None:
         return inputs.suspects[0]
     return None
+
+
+def _takes_one_tensor(evidence: Evidence) -> bool:
+    """Whether a call takes one tensor beside its parameters: a layer leaves rows in another order as they are."""
+    count = len(evidence.operands)
+    if count < 2:
+        return count == 1
+    return sum(facts.type != "Parameter" for facts in evidence.operands) == 1

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from insitu.trace.compare.beginnings import Beginnings
+from insitu.trace.compare.beginnings import Beginnings, Leaving
 from insitu.trace.compare.causes import Causes
 from insitu.trace.compare.change import Changes, Manner
 from insitu.trace.compare.effects import Effects
 from insitu.trace.compare.evidence import Comparison, Evidence
 from insitu.trace.compare.generators import draws
 from insitu.trace.compare.gradients import GradientDifference, gradient_difference
+from insitu.trace.compare.inheritance import link_rows
+from insitu.trace.compare.investigation import Investigation
 from insitu.trace.compare.ledger import Account, Numbers, Sighting
 from insitu.trace.compare.pairs import Pair
+from insitu.trace.compare.relation import Relations
 from insitu.trace.compare.repeats import distinct_causes
-from insitu.trace.compare.stops import Side
-from insitu.trace.diff import Cause, Compared, Difference, Outcome, Reason, Status
+from insitu.trace.compare.stops import Side, Stop
+from insitu.trace.diff import Cause, Compared, Difference, Outcome, Reason, ResultEffect, Status
+
+MOST_INVESTIGATIONS = 5  # causes whose tensors are looked at
 
 
 class Findings:
@@ -31,10 +37,11 @@ class Findings:
         sides: tuple[Side, Side],
         comparison: Comparison,
     ) -> None:
-        self._pairs, self._found, self._ledger = pairs, found, found.ledger
+        self._pairs, self._found, self._ledger, self._sides = pairs, found, found.ledger, sides
         self._sightings = found.ledger.sightings
         self._effects = Effects(pairs, found)
         self._beginnings = Beginnings(pairs, sides)
+        self._investigation = Investigation(pairs, evidence, found.ledger, sides, comparison)
         self._gradient: GradientDifference | None = None
         self._first_places: dict[Numbers, int | None] = {}
         numbers = self._effects.real_causes() or self._effects.possible_causes()
@@ -43,12 +50,62 @@ class Findings:
         if self._gradient is not None:
             numbers = [self._gradient.cause.number]
             self._sightings = found.ledger.sightings | self._gradient.sightings
-        self._causes, self._places = distinct_causes([(number, self._cause(pairs[number])) for number in numbers])
+        causes, places = distinct_causes([(number, self._cause(pairs[number])) for number in numbers])
+        self._causes, self._places = self._ranked(causes, places)
 
-    def causes(self) -> list[Cause]:
-        """The causes, with the number of calls that differ because of each."""
+    def _ranked(self, causes: list[Cause], places: dict[int, int]) -> tuple[list[Cause], dict[int, int]]:
+        """The causes by what their effect reaches and by the error that they introduce, and their new places."""
+        numbers = _numbers_by_place(places)
+
+        def key(place: int) -> tuple[bool, bool, float]:
+            return *self._effects.rank(min(numbers[place])), -_introduced(causes[place])
+
+        order = sorted(range(len(causes)), key=key)
+        new_places = {old: new for new, old in enumerate(order)}
+        return [causes[place] for place in order], {number: new_places[place] for number, place in places.items()}
+
+    def causes(self) -> tuple[Cause, ...]:
+        """The causes, with their effect, and with what is known of the tensors at the first ones."""
         followers = self._followers()
-        return [replace(cause, followers=followers[place]) for place, cause in enumerate(self._causes)]
+        numbers = _numbers_by_place(self._places)
+        causes: list[Cause] = []
+        for place, cause in enumerate(self._causes):
+            relations: Relations = ()
+            if place < MOST_INVESTIGATIONS:
+                relations = self._relations(self._pairs[min(numbers[place])])
+            result = self._result(place, numbers[place])
+            causes.append(replace(cause, followers=followers[place], relations=relations, result=result))
+        return tuple(causes)
+
+    def _result(self, place: int, numbers: list[int]) -> ResultEffect | None:
+        """What a cause does to the last result that differs because of it; `numbers` are those of its pairs."""
+        found = self._effects.last_result(numbers)
+        if found is None:
+            return None
+        pair, causes = found
+        known = self._sightings.get(pair.number) or self._ledger.account(pair)
+        a, b = _last_event(pair.a), _last_event(pair.b)
+        return ResultEffect(a, b, known.closeness.relative, self._share(place, self._places_of(causes)))
+
+    def _share(self, place: int, places: set[int]) -> float | None:
+        """The part of the difference in a result that a cause explains, of all causes of that result."""
+        if places <= {place}:
+            return 1.0
+        errors = [self._causes[other].relative for other in places]
+        sizes = [error.size for error in errors if error is not None]
+        own = self._causes[place].relative
+        if own is None or len(sizes) < len(errors) or not 0 < sum(sizes) < math.inf:
+            return None
+        return own.size / sum(sizes)
+
+    def _relations(self, pair: Pair) -> Relations:
+        """What the tensors at a cause are; where nothing is known to differ, there is nothing to ask."""
+        sighting = self._sightings.get(pair.number)
+        if sighting is None or sighting.kind in ("gradient", "random", "raised"):
+            return ()
+        if _shifts_draws(pair, sighting):
+            return ()
+        return self._investigation.relations(pair, self._leaving(pair, sighting))
 
     def rows(self) -> tuple[list[Difference], list[Difference]]:
         """A row for each call, and those of them whose output no other call uses."""
@@ -60,6 +117,7 @@ class Findings:
             rows += own
             if number not in used:
                 results += own
+        link_rows(rows, self._sides)
         return rows, results
 
     def _visible(self) -> Iterator[tuple[int, Account]]:
@@ -175,7 +233,10 @@ class Findings:
         certainty = known.closeness.certainty
         if account.unknown:
             certainty = "structure"
-        leaving = known.leaving or self._found.leaving.get(pair.number)
+        leaving = self._leaving(pair, known)
+        size = known.closeness
+        if known.causes - {pair.number} and pair.number in known.causes:  # what it introduces is not known
+            size = size._replace(delta=None, measure="", relative=None)
         return Cause(
             known.kind,
             self._beginnings.beginning(pair, 0, leaving),
@@ -184,20 +245,24 @@ class Findings:
             tuple([stop.event for stop in pair.a]),
             tuple([stop.event for stop in pair.b]),
             self._beginnings.instead(pair, leaving),
-            known.closeness.delta,
-            known.closeness.measure,
+            size.delta,
+            size.measure,
             certainty,
             account.unknown,
             seen_at=_first_event(known.seen_at),
             effect=self._effects.effect(pair.number, sighting),
-            relative=known.closeness.relative,
+            relative=size.relative,
         )
+
+    def _leaving(self, pair: Pair, known: Sighting) -> Leaving:
+        """The tensors by which a stretch was found to differ, or else those that it hands on."""
+        found = known.leaving or self._found.leaving.get(pair.number)
+        if found is not None or _shifts_draws(pair, known):
+            return found
+        return self._beginnings.leaving(pair, known.seen_at)
 
     def _reason(self, pair: Pair, account: Account, sighting: Sighting | None) -> Reason:
         """Why a pair is a cause, as data."""
-        shifts_draws = False
-        if sighting is not None and sighting.seen_at is not None:
-            shifts_draws = any(map(draws, sighting.seen_at.a[:1])) and any(map(draws, pair.a + pair.b))
         return Reason(
             manner=self._manner(pair, account),
             around=self._around(account, sighting),
@@ -206,7 +271,7 @@ class Findings:
             drift=self._ledger.drift.get(pair.number, 0.0),
             input_drift=account.input_drift,
             draws=any(map(draws, pair.a[:1])),
-            shifts_draws=shifts_draws,
+            shifts_draws=_shifts_draws(pair, sighting),
             is_stretch=not pair.matched,
         )
 
@@ -215,6 +280,34 @@ class Findings:
         if sighting is not None and sighting.kind not in ("calls", "output"):
             return ()
         return tuple([(outer.a[0].event.name, self._ledger.account(outer).manner) for outer in account.around])
+
+
+def _numbers_by_place(places: dict[int, int]) -> dict[int, list[int]]:
+    """For the place of each cause the numbers of the pairs that are this cause."""
+    numbers: dict[int, list[int]] = {}
+    for number, place in places.items():
+        numbers.setdefault(place, []).append(number)
+    return numbers
+
+
+def _introduced(cause: Cause) -> float:
+    """The error that a cause introduces; less than any other if it is not known."""
+    if cause.relative is None:
+        return -1.0
+    return cause.relative.size
+
+
+def _last_event(stops: tuple[Stop, ...]) -> Compared | None:
+    if not stops:
+        return None
+    return stops[-1].event
+
+
+def _shifts_draws(pair: Pair, sighting: Sighting | None) -> bool:
+    """Whether a cause draws random numbers, and shows in later draws."""
+    if sighting is None or sighting.seen_at is None:
+        return False
+    return any(map(draws, sighting.seen_at.a[:1])) and any(map(draws, pair.a + pair.b))
 
 
 def _quiet_row(pair: Pair, account: Account) -> Difference:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 from insitu.trace.compare.causes import Causes
 from insitu.trace.compare.ledger import NONE, Numbers, Sighting
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.diff import Effect
+from insitu.trace.event import Call
 
 
 class Effects:
@@ -23,13 +25,35 @@ class Effects:
         found = NONE.union(*[sighting.causes for sighting in self._ledger.sightings.values()])
         has_effect = self._reaching | self._causes.inside
         causes = [number for number in found if number in has_effect or self._is_unexplained(number)]
-        return sorted(causes, key=self._rank)
+        return sorted(causes, key=self._place)
 
     def possible_causes(self) -> list[int]:
         """Where nothing is known to differ: calls that are made differently, with an effect that nothing shows."""
         ledger = self._ledger
+        if self._results_agree():
+            return []
         unseen = [pair for pair in self._pairs if self._may_matter(pair)]
         return [pair.number for pair in unseen if not ledger.link(pair).has_suspect_input]
+
+    def _results_agree(self) -> bool:
+        """Whether all that comes out of the run was compared, by values or statistics, and agrees."""
+        results = [pair for pair in self._pairs if self._is_result(pair)]
+        return bool(results) and all(self._is_known_to_agree(pair) for pair in results)
+
+    def _is_result(self, pair: Pair) -> bool:
+        """Whether no other call uses what both runs, or their last calls, make."""
+        if pair.number in self._ledger.used:
+            return False
+        if not pair.matched:
+            return pair.last
+        stop = pair.a[0]
+        if type(stop.event) is not Call or stop.operation.is_uninitialized:
+            return False
+        return stop.role == "call" and bool(stop.event.outputs)
+
+    def _is_known_to_agree(self, pair: Pair) -> bool:
+        closeness = self._ledger.account(pair).closeness
+        return pair.number in self._ledger.agreed and closeness.certainty != "structure"
 
     def effect(self, number: int, sighting: Sighting | None) -> Effect:
         """What becomes of the difference that a cause makes."""
@@ -54,16 +78,37 @@ class Effects:
 
         A difference that other calls make up for again is not among them.
         """
+        return NONE.union(*self._differing_ends.values())
+
+    @cached_property
+    def _differing_ends(self) -> dict[int, Numbers]:
+        """The pairs that differ and whose output no other call uses, with their causes, in the order of the run."""
         ledger = self._ledger
         differing = {number: link.beyond for number, link in ledger.links.items() if link.beyond}
         differing |= {number: sighting.causes for number, sighting in ledger.sightings.items()}
         ends = differing.keys() - ledger.used - ledger.agreed
-        return NONE.union(*[differing[number] for number in ends])
+        return {number: differing[number] for number in sorted(ends)}
 
-    def _rank(self, number: int) -> tuple[bool, bool, int]:
-        """The order of causes: by what their effect reaches, then as in the run."""
+    def last_result(self, numbers: Iterable[int]) -> tuple[Pair, Numbers] | None:
+        """The last result of the run that differs because of one of these causes, and all causes of it."""
+        last = max([self._last_ends[number] for number in numbers if number in self._last_ends], default=None)
+        if last is None:
+            return None
+        return self._pairs[last], self._differing_ends[last]
+
+    @cached_property
+    def _last_ends(self) -> dict[int, int]:
+        """For each cause the last pair that differs because of it and whose output no other call uses."""
+        return {cause: number for number, causes in self._differing_ends.items() for cause in causes}
+
+    def rank(self, number: int) -> tuple[bool, bool]:
+        """The order of causes: by what their effect reaches."""
         is_lost = self.effect(number, self._ledger.sightings.get(number)) == "lost"
-        return is_lost, number not in self._causes.results, number
+        return is_lost, number not in self._causes.results
+
+    def _place(self, number: int) -> tuple[bool, bool, int]:
+        """The order of causes: by what their effect reaches, then as in the run."""
+        return *self.rank(number), number
 
     def _may_matter(self, pair: Pair) -> bool:
         """Whether calls are made differently, and their result was never seen to be the same."""

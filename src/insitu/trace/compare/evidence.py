@@ -165,13 +165,13 @@ def _operands(a: Call, b: Call, operation: Operation, comparison: Comparison) ->
 
 
 def _are_swapped(a: Facts, b: Facts, comparison: Comparison) -> bool:
-    """Whether two operands are the same the other way round only."""
+    """Whether two operands, or one of them, are the same the other way round only."""
     if len(a) != 2 or len(b) != 2:
         return False
-    if comparison.close(a[0], b[0]).same is not False:
+    if comparison.close(a[0], b[0]).same is not False or comparison.close(a[1], b[1]).same is not False:
         return False
     crossed = (comparison.close(a[0], b[1]), comparison.close(a[1], b[0]))
-    return all(closeness.same for closeness in crossed)
+    return any(closeness.same for closeness in crossed)
 
 
 def _outputs(a: Call, b: Call, comparison: Comparison) -> TensorPairs:

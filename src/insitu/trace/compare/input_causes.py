@@ -115,7 +115,7 @@ class InputLineage:
         if uses:
             for producer in producers:
                 self._ledger.used.add(producer.number)
-        if self._producers.blank and self._are_blank(producers):
+        if self._producers.has_blank and self._is_blank(tensor):
             return NO_INPUTS
         closeness = self.closeness(tensor)
         if closeness.same is False:
@@ -124,9 +124,9 @@ class InputLineage:
             return self._agreeing(tensor, producers, closeness)
         return self._unknown(index, tensor, (one, other))
 
-    def _are_blank(self, producers: Pairs) -> bool:
-        """Whether a tensor is memory as it was found."""
-        return any(producer.number in self._producers.blank for producer in producers)
+    def _is_blank(self, tensor: TensorPair) -> bool:
+        """Whether a tensor is memory as it was found, in one of the runs."""
+        return self._producers.is_blank(0, tensor.a) or self._producers.is_blank(1, tensor.b)
 
     def _agreeing(self, tensor: TensorPair, producers: Pairs, closeness: Closeness) -> InputCauses:
         """An input that is the same, or close: what may still be wrong with it."""

@@ -15,13 +15,14 @@ Producer = Pair | None
 class Producers:
     """The pairs that made the tensors of either run, as far as the runs have been followed.
 
-    `blank` are the numbers of the pairs that make memory as it was found, which cannot be compared.
+    `has_blank` says that some of them are memory as it was found, which cannot be compared.
     """
 
     def __init__(self, a: Side, b: Side) -> None:
         self._within = (a.within, b.within)
         self._by_call: tuple[dict[int, Pair], dict[int, Pair]] = ({}, {})
-        self.blank: set[int] = set()
+        self._blank: tuple[set[int], set[int]] = (set(), set())
+        self.has_blank = False
 
     def add(self, pair: Pair) -> None:
         """Note that the calls of this pair make tensors."""
@@ -31,17 +32,24 @@ class Producers:
                 by_call[stop.event.id] = pair
                 operation = stop.operation
                 is_blank = operation.family == "allocation"
-                if operation.fills:
-                    is_blank = is_blank or self._fills_blank(side, stop.event)
+                if operation.fills and not operation.overwrites:
+                    is_blank = self._fills_blank(side, stop.event)
                 if is_blank:
-                    self.blank.add(pair.number)
+                    self._blank[side].add(stop.event.id)
+                    self.has_blank = True
 
     def _fills_blank(self, side: int, call: Compared) -> bool:
         """Whether a call fills a part of memory that is as it was found."""
         if type(call) is not Call or not call.inputs:
             return False
-        producer = self.of(side, call.inputs[0])
-        return producer is not None and producer.number in self.blank
+        return self.is_blank(side, call.inputs[0])
+
+    def is_blank(self, side: int, facts: TensorFacts) -> bool:
+        """Whether a tensor is memory as it was found."""
+        producer = facts.producer
+        if producer is None:
+            return False
+        return self._within[side].get(producer, producer) in self._blank[side]
 
     def of(self, side: int, facts: TensorFacts) -> Producer:
         """The pair that made a tensor; None if the run was given it, or made it in a call that was not recorded."""

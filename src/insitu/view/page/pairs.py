@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, get_args
 
@@ -9,10 +10,12 @@ from insitu.trace.diff import Cause, Compared, Diff, Difference, Status
 from insitu.trace.event import Call, TensorFacts, tensors
 from insitu.trace.kept_values import has_all_values, is_array
 from insitu.view.agreement import agreement, results_text
+from insitu.view.effect import distance_text, effect_text
 from insitu.view.page.packing import PackedColumns
 from insitu.view.page.row_columns import RowColumns
 from insitu.view.page.rows import PageRow, places, row_facts
 from insitu.view.page.tables import Tables
+from insitu.view.relation_text import relation_text
 from insitu.view.value import safe, short
 
 STATUSES: tuple[str, ...] = get_args(Status)
@@ -38,7 +41,7 @@ def fill(diff: Diff, tables: Tables, rows: RowColumns, columns: PackedColumns) -
         "remarks": [safe(remark) for remark in diff.remarks],
         "statuses": STATUSES,
         "evidence": {str(kind): count for kind, count in diff.evidence.items()},
-        "causes": [_cause(cause, numbers) for cause in diff.causes],
+        "causes": [_cause(diff, cause, numbers) for cause in diff.causes],
     }
 
 
@@ -92,6 +95,7 @@ _PAIR_COLUMNS = (
     ("pair.is_bound", False),
     ("pair.certainty", False),
     ("pair.cause", False),
+    ("pair.because", True),
 )
 
 
@@ -106,6 +110,7 @@ def _pair_facts(row: Difference, tables: Tables, numbers: _Numbers) -> tuple[int
         int(row.relative is not None and row.relative.is_bound),
         tables.text(row.certainty),
         0 if row.cause is None else row.cause + 1,
+        0 if row.because is None else row.because + 1,
     )
 
 
@@ -129,9 +134,23 @@ def _agreement(diff: Diff) -> str:
     return ""
 
 
-def _cause(cause: Cause, numbers: _Numbers) -> list[Any]:
-    """A cause as `pairs.js` reads it, with the rows of its calls."""
+def _cause(diff: Diff, cause: Cause, numbers: _Numbers) -> list[Any]:
+    """A cause as `pairs.js` reads it, with the rows of its calls and what the text says below it."""
     ends = [numbers.get(id(event), 0) for event in (cause.a, cause.b)]
     again = [numbers.get(id(a), 0) or numbers.get(id(b), 0) for a, b in cause.again]
     why = short(safe(cause.why), MOST_TEXT)
-    return [cause.kind, why, cause.followers, cause.certainty, *ends, cause.effect, again]
+    notes = [short(safe(note), MOST_TEXT) for note in _notes(diff, cause)]
+    return [cause.kind, why, cause.followers, cause.certainty, *ends, cause.effect, again, notes]
+
+
+def _notes(diff: Diff, cause: Cause) -> Iterator[str]:
+    """What the tensors at a cause are, what it does to the result, and how far both runs are from the reference."""
+    yield from map(relation_text, cause.relations)
+    effect = effect_text(diff, cause)
+    if effect:
+        yield effect
+    if cause.distance is not None:
+        yield distance_text(cause.distance, "here")
+    is_first = cause is diff.first
+    if is_first and diff.distance is not None:
+        yield distance_text(diff.distance, "in the result")

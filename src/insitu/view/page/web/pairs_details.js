@@ -52,12 +52,32 @@ function causeNote(app, item) {
   const { pairs } = app;
   const number = pairs.pair.cause[pairs.items[item].pair];
   if (!number) return [];
-  const [, why, , , a, b] = app.data.diff.causes[number - 1];
-  if (pairs.everyCause.has(item)) return [make("p", "alarm", why)];
+  const [, why, , , a, b, , , notes] = app.data.diff.causes[number - 1];
+  if (pairs.everyCause.has(item)) return [make("p", "alarm", why), ...notes.map((note) => make("p", "facts", note))];
   const row = (a || b) - 1;
-  const cause = row >= 0 ? link(app, row, `${app.calls.path(row)} ${app.calls.label(row)}`.trim()) : "";
-  return [make("p", "facts", "because of ", cause, `: ${why}`)];
+  const cause = row >= 0 ? linkToCall(app, row) : "";
+  return [make("p", "facts", "because of ", ...chainLinks(app, item, row), cause, `: ${why}`)];
 }
+
+const MOST_CHAIN = 4; // calls between a difference and its cause that are shown
+
+/** The calls through which a pair has its difference, before the cause. @param {App} app @param {number} item @param {number} root */
+function chainLinks(app, item, root) {
+  const { pair } = app.pairs;
+  const rows = [];
+  let next = pair.because[app.pairs.items[item].pair] - 1;
+  while (next >= 0) {
+    rows.push((pair.a[next] || pair.b[next]) - 1);
+    next = pair.because[next] - 1;
+  }
+  const between = rows.filter((row) => row !== root);
+  const shown = between.slice(0, MOST_CHAIN).flatMap((row) => [linkToCall(app, row), " ← "]);
+  const left = between.length - MOST_CHAIN;
+  return left > 0 ? [...shown, `${many(left)} more ← `] : shown;
+}
+
+/** @param {App} app @param {number} row */
+const linkToCall = (app, row) => link(app, row, `${app.calls.path(row)} ${app.calls.label(row)}`.trim());
 
 /** NaN or Inf that begins on one side. @param {App} app @param {number} row @param {number} side */
 function sideAlarm(app, row, side) {

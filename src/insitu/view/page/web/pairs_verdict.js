@@ -20,7 +20,7 @@ function verdict(app) {
 
 /** @param {App} app @param {number} place of the cause */
 function causeLine(app, place) {
-  const [kind, why, followers, certainty, a, b, effect, again] = app.data.diff.causes[place];
+  const [kind, why, followers, certainty, a, b, effect, again, notes] = app.data.diff.causes[place];
   const row = (a || b) - 1;
   const isShown = row >= 0 && app.pairs.causeItems[place] >= 0;
   const name = `${app.calls.path(row)} ${isShown ? app.calls.label(row) : ""}`.trim();
@@ -34,6 +34,6 @@ function causeLine(app, place) {
     isShown ? link(app, row, name) : make("b", "", kind),
     make("b", "", again.length ? `× ${many(again.length + 1)}` : ""),
     make("span", "", why),
-    make("span", "dim", facts.filter(Boolean).join(" · ")),
+    make("span", "dim", [...facts, ...notes].filter(Boolean).join(" · ")),
   ]));
 }

@@ -1,0 +1,44 @@
+"""How a tensor of b at a cause is related to the tensors of a, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from insitu.trace.compare.arrangement import Arrangement
+from insitu.trace.compare.closeness import Certainty
+from insitu.trace.event import Call
+
+RelationKind = Literal["arrangement", "part", "equal", "not turned", "order", "input"]
+Unit = Literal["head", "item"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Relation:
+    """What a tensor of b is, if it is not what a has in its place.
+
+    - "arrangement": the values of a in another order, or times a number.
+    - "part": another part of what is split: `parts` are the numbers of the parts in a and in b.
+    - "equal": another tensor of a, whose name is `equal_to`.
+    - "not turned": the values of a, where b needs the transposed ones.
+    - "order": the statistics of a. The values have another order, or differ in what statistics do not show.
+    - "input": the one input of a later call, `user`, that differs.
+
+    `subject` is the operand, or "" for the output. `makers_a` and `makers_b` are the calls that put the values where
+    they are, the last one first. `example` is a call that turns another weight, which is set on the same line.
+    """
+
+    kind: RelationKind
+    subject: str = ""
+    arrangement: Arrangement | None = None
+    unit: Unit = "item"
+    parts: tuple[int, int] = (0, 0)
+    equal_to: str = ""
+    makers_a: tuple[Call, ...] = ()
+    makers_b: tuple[Call, ...] = ()
+    example: Call | None = None
+    user: Call | None = None
+    certainty: Certainty = "values"
+
+
+Relations = tuple[Relation, ...]
