@@ -40,7 +40,12 @@ class Expression:
 
     @property
     def text(self) -> str:
-        """The source text of the expression; of the whole statement if the expression is the target of it."""
+        """The source text of the expression; of the whole statement if the expression is the target of it.
+
+        A loop is shown without its body.
+        """
+        if isinstance(self.node, (ast.For, ast.AsyncFor)):
+            return f"for {ast.unparse(self.node.target)} in {segment(self.file, self.node.iter)}"
         is_target = isinstance(getattr(self.node, "ctx", None), ast.Store)
         return segment(self.file, self.statement if is_target else self.node)
 

@@ -81,6 +81,13 @@ class FailureHistory(ABC):
     def frame(self, at: int) -> Instruction | None:
         """The innermost frame of the user's code between a call and its parent; None if there is none."""
 
+    def frames(self, at: int) -> list[Instruction]:
+        """Every frame of the user's code between a call and its parent, the innermost first."""
+        frame = self.frame(at)
+        if frame is None:
+            return []
+        return [frame]
+
     @abstractmethod
     def backward_node(self, at: int) -> int | None:
         """The number of the autograd node that a call of the backward pass belongs to."""

@@ -13,12 +13,12 @@ from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import LIBRARIES, Failure
 from insitu.trace.explain.failure_history import USER_KINDS, FailureHistory, TensorToken
 from insitu.trace.explain.gradient_origins import autograd_origins
-from insitu.trace.explain.messages import WRONG_ELEMENTS
+from insitu.trace.explain.range_origins import range_origins
 from insitu.trace.explain.size_origins import size_origins
+from insitu.trace.explain.value_origins import failed_value_origins
 from insitu.trace.operation import Operation, operation
 
-MOST_ORIGINS = 4
-MOST_STEPS = 50
+MOST_ORIGINS = 6
 
 
 def find_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> tuple[Origin, ...]:
@@ -36,11 +36,12 @@ def _all_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[
     yield from earlier_origins(failure, case, misfits)
     yield from size_origins(failure, line, case, misfits)
     yield from fact_origins(failure, line, case, misfits)
+    yield from range_origins(failure, line, case)
+    yield from failed_value_origins(failure, line)
     operands = case.operands if case.call is not None else line.tensors()
     for operand in operands:
         if _matters(failure, line, operand, misfits):
             yield from _tensor_origins(failure, line, operand)
-            yield from _element_origins(failure, operand)
     for missing in case.missing:
         if missing.site is not None:
             yield Origin(OriginKind.ASSIGNED, missing.site, missing.name)
@@ -99,40 +100,6 @@ def _is_call_of_user(history: FailureHistory, at: int) -> bool:
 
 def _has_input(history: FailureHistory, at: int, tensor: TensorToken) -> bool:
     return any(item is tensor for item in history.inputs(at))
-
-
-def _element_origins(failure: Failure, operand: NamedOperand) -> Iterator[Origin]:
-    """The call that computed the elements of a tensor, if the elements are at fault."""
-    if not WRONG_ELEMENTS.search(failure.message):
-        return
-    site = failure.history.site(_element_producer(failure.history, operand.tensor))
-    if site is not None:
-        yield Origin(OriginKind.VALUES_PRODUCED, site)
-
-
-def _element_producer(history: FailureHistory, tensor: TensorToken) -> int | None:
-    """The call that computed the elements of a tensor, behind all calls that only move or convert them."""
-    at = history.producer(tensor)
-    for _ in range(MOST_STEPS):
-        earlier = _producer_of_moved(history, at)
-        if earlier is None:
-            break
-        at = earlier
-    return at
-
-
-def _producer_of_moved(history: FailureHistory, at: int | None) -> int | None:
-    """The call that produced the elements that a call only moves or converts; None if it does more."""
-    if at is None:
-        return None
-    known = _operation(history, at)
-    if not known.is_move:
-        return None
-    producers = [history.producer(item) for item in history.tensors(history.args(at))]
-    if known.family == "join":
-        recorded = [producer for producer in producers if producer is not None]
-        return next(reversed(recorded), None)
-    return next(iter(producers[int(known.overwrites) :]), None)
 
 
 def _operation(history: FailureHistory, at: int) -> Operation:

@@ -11,6 +11,7 @@ from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, Ori
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.sizes.walk import SizeOrigin, find_sizes
+from insitu.trace.explain.value_origins import value_origins
 
 MOST_SIZES = 2  # for one operand
 
@@ -46,6 +47,8 @@ def _size_origin(failure: Failure, line: FailedLine, operand: NamedOperand, dime
         site = _site(failure, size)
         if site is not None and site not in known:
             yield Origin(OriginKind.SIZE, site, size=size.start.size, tensors=_tensors(size))
+        if size.call is not None:
+            yield from value_origins(history, size.call)
 
 
 def _those_that_matter(found: list[SizeOrigin]) -> list[SizeOrigin]:

@@ -1,0 +1,238 @@
+"""Where a Python value comes from: from the expression of an argument back to the statement that computed it.
+
+The walk reads the source of the user's frames. It goes through names that only repeat a value (`n = m`, `int(n)`,
+`n.item()`), from a parameter to the argument of the caller, and from an attribute to its only assignment.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from insitu.trace.explain.assignments import COMPREHENSIONS, function_result
+from insitu.trace.explain.bindings import scope_of, single_targets
+from insitu.trace.explain.call_stack import Stack, StackFrame, passed_argument
+from insitu.trace.explain.definitions import Definition, Parameter, definition_of
+from insitu.trace.explain.explanation import ExpressionSite
+from insitu.trace.explain.expressions import segment, tree_of
+from insitu.trace.explain.failure_history import FailureHistory
+
+MOST_STEPS = 12
+LEVELS = 2
+# What only says something about an object that has other sizes or values of its own.
+ABOUT_TENSORS = frozenset(("shape", "ndim", "dtype", "device", "size", "dim", "numel"))
+# Functions and methods that return their argument as a number.
+CONVERSIONS = frozenset(("int", "float", "round", "abs", "item", "tolist"))
+
+
+@dataclass(slots=True, frozen=True)
+class NamedSite:
+    """A place in the source that gave a name its value."""
+
+    name: str
+    site: ExpressionSite
+
+
+@dataclass(slots=True, frozen=True)
+class NameReading:
+    """An expression that a frame reads on a line; the frames around it are the rest of the stack."""
+
+    stack: Stack
+    line: int
+    node: ast.expr
+
+    @property
+    def frame(self) -> StackFrame:
+        """The frame that reads the expression."""
+        return self.stack[0]
+
+
+@dataclass(slots=True, frozen=True)
+class ValueStep:
+    """A statement that computed a name, and the names that it read."""
+
+    name: str
+    site: ExpressionSite
+    behind: tuple[NameReading, ...] = ()
+
+
+def value_sites(history: FailureHistory, stack: Stack, node: ast.expr, levels: int = LEVELS) -> Iterator[NamedSite]:
+    """The statements that computed the names in an expression of the innermost frame, the nearest first.
+
+    A level is a statement that computes; the next level has the statements for the names in it.
+    """
+    if not stack:
+        return
+    seen: set[ExpressionSite] = set()
+    waiting = [NameReading(stack, stack[0].line, name) for name in names_read(node)]
+    for _ in range(levels):
+        found = list(chain.from_iterable(_steps(history, reading, MOST_STEPS) for reading in waiting))
+        for step in found:
+            if step.site not in seen:
+                seen.add(step.site)
+                yield NamedSite(step.name, step.site)
+        waiting = list(chain.from_iterable(step.behind for step in found))
+
+
+def names_read(node: ast.AST) -> list[ast.expr]:
+    """The names in an expression that its value depends on, each once: `self.width`, `n`.
+
+    >>> list(map(ast.unparse, names_read(ast.parse("torch.zeros(n + 1, self.width, x.shape[0])", mode="eval").body)))
+    ['n', 'self.width']
+    """
+    own = _comprehension_names(node)
+    found = {ast.unparse(each): each for each in _read(node)}
+    return [each for text, each in found.items() if text.partition(".")[0] not in own]
+
+
+def _read(node: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        if _is_dotted(node) and getattr(node, "attr", "") not in ABOUT_TENSORS:
+            yield node
+        return
+    if isinstance(node, ast.Call):
+        yield from _read_by_call(node)
+        return
+    is_about_tensor = isinstance(node, ast.Subscript) and getattr(node.value, "attr", "") in ABOUT_TENSORS
+    if is_about_tensor or isinstance(node, ast.Lambda):
+        return
+    for part in ast.iter_child_nodes(node):
+        yield from _read(part)
+
+
+def _read_by_call(node: ast.Call) -> Iterator[ast.expr]:
+    """The names that a call depends on: its arguments, and the object whose method is called."""
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        if function.attr in ABOUT_TENSORS:
+            return
+        is_function_of_module = isinstance(function.value, ast.Name) and function.value.id in MODULES
+        if not is_function_of_module:
+            yield from _read(function.value)
+    elif isinstance(function, ast.Name) and function.id == "len":
+        return
+    for part in (*node.args, *(word.value for word in node.keywords)):
+        yield from _read(part)
+
+
+# How programs name the modules whose functions they call.
+MODULES = frozenset(("torch", "np", "numpy", "math", "F", "nn", "random", "os", "itertools", "self"))
+
+
+def _is_dotted(node: ast.expr) -> bool:
+    """Whether an expression is a name, or attributes of a name."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id not in MODULES - {"self"}
+
+
+def _comprehension_names(node: ast.AST) -> set[str]:
+    found: set[str] = set()
+    for each in ast.walk(node):
+        if isinstance(each, COMPREHENSIONS):
+            for loop in each.generators:
+                found |= set(map(ast.unparse, single_targets(loop.target)))
+    return found
+
+
+def _steps(history: FailureHistory, reading: NameReading, most: int) -> Iterator[ValueStep]:
+    """The statements that computed one name."""
+    tree = tree_of(reading.frame.file)
+    name = ast.unparse(reading.node)
+    if tree is None or not most:
+        return
+    found = definition_of(tree, reading.line, name)
+    if isinstance(found, Parameter):
+        yield from _passed(history, reading, name, most)
+    elif found is not None:
+        yield from _defined(history, reading, name, found, most)
+
+
+def _passed(history: FailureHistory, reading: NameReading, name: str, most: int) -> Iterator[ValueStep]:
+    """Where the argument for a parameter was computed; the call itself if the argument is an expression."""
+    argument = passed_argument(history, reading.stack, name)
+    if argument is None:
+        return
+    caller = NameReading(reading.stack[1:], argument.lineno, argument)
+    repeated = repeated_value(argument)
+    if repeated is not None:
+        yield from _steps(history, NameReading(caller.stack, caller.line, repeated), most - 1)
+        return
+    file = caller.frame.file
+    site = ExpressionSite(file, argument.lineno, "", segment(file, argument))
+    yield ValueStep(name, site, _readings(caller, argument))
+
+
+def _defined(
+    history: FailureHistory, reading: NameReading, name: str, found: Definition, most: int
+) -> Iterator[ValueStep]:
+    """The statement that gave a name its value, or the one behind it that computed the value."""
+    file = reading.frame.file
+    here, site = _at(reading, found), found.site(file)
+    repeated = repeated_value(found.value)
+    if found.is_plain and repeated is not None:
+        behind = list(_steps(history, NameReading(here.stack, here.line, repeated), most - 1))
+        if not behind and isinstance(repeated, ast.Attribute):
+            behind = [ValueStep(name, site)]
+        yield from behind
+        return
+    if found.is_plain and _says_little(found.value):
+        return
+    yield from _returned(history, here, name, most)
+    yield ValueStep(name, site, _readings(here, found.value))
+
+
+def _returned(history: FailureHistory, call: NameReading, name: str, most: int) -> Iterator[ValueStep]:
+    """What the function of the same file that an expression calls returns: where that was computed."""
+    tree, file = tree_of(call.frame.file), call.frame.file
+    result = function_result(tree, call.node) if tree is not None else None
+    if result is None or result.value is None:
+        return
+    inside = NameReading(call.stack[:1], result.lineno, result.value)
+    repeated = repeated_value(result.value)
+    if repeated is not None:
+        yield from _steps(history, NameReading(inside.stack, inside.line, repeated), most - 1)
+        return
+    site = ExpressionSite(file, result.lineno, "", segment(file, result.value))
+    yield ValueStep(name, site, _readings(inside, result.value))
+
+
+def _says_little(node: ast.expr) -> bool:
+    """Whether a value is a constant, or the shape of a tensor."""
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Call):
+        node = node.func
+    is_about_tensor = isinstance(node, ast.Attribute) and node.attr in ABOUT_TENSORS
+    return is_about_tensor or isinstance(node, ast.Constant) or getattr(node, "id", "") == "len"
+
+
+def _readings(around: NameReading, node: ast.expr) -> tuple[NameReading, ...]:
+    """The names in an expression, as they are read there."""
+    return tuple(NameReading(around.stack, around.line, name) for name in names_read(node))
+
+
+def _at(reading: NameReading, found: Definition) -> NameReading:
+    """The statement that gave a name its value. In another function, the caller is not known."""
+    line, stack = found.statement.lineno, reading.stack
+    tree = tree_of(reading.frame.file)
+    is_elsewhere = tree is not None and scope_of(tree, line) is not scope_of(tree, reading.line)
+    if is_elsewhere:
+        stack = stack[:1]
+    return NameReading(stack, line, found.value)
+
+
+def repeated_value(node: ast.expr) -> ast.expr | None:
+    """The name whose value an expression only repeats: of `int(n)` and `n.item()` the n; None if it computes."""
+    if isinstance(node, (ast.Name, ast.Attribute)) and _is_dotted(node):
+        return node
+    if not isinstance(node, ast.Call):
+        return None
+    function = node.func
+    if isinstance(function, ast.Name) and function.id in CONVERSIONS and len(node.args) == 1:
+        return repeated_value(node.args[0])
+    if isinstance(function, ast.Attribute) and function.attr in CONVERSIONS and not node.args:
+        return repeated_value(function.value)
+    return None

@@ -1,0 +1,173 @@
+"""Where values that are out of range come from: the call that computed them, and the numbers it computed them from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from insitu.trace.dtype import dtype_named
+from insitu.trace.event import TensorFacts
+from insitu.trace.explain.case import Case, NamedOperand
+from insitu.trace.explain.explanation import Origin, OriginKind
+from insitu.trace.explain.failed_line import FailedLine
+from insitu.trace.explain.failure import Failure
+from insitu.trace.explain.failure_history import FailureHistory, TensorToken
+from insitu.trace.explain.messages import WRONG_ELEMENTS
+from insitu.trace.explain.value_origins import argument_origins, value_origins
+from insitu.trace.operation import Operation, operation
+
+MOST_STEPS = 50
+# Calls that keep values within bounds, or leave out some: the values that are out of range were there before.
+BOUNDING = frozenset(("clamp", "maximum", "minimum", "abs", "masked_fill", "where", "relu", "round", "floor", "ceil"))
+SIZE_IN_MESSAGE = re.compile(r"with size (\d+)|(\d+) classes")
+
+
+@dataclass(slots=True, frozen=True)
+class ProducedValues:
+    """A call that computed values which later calls have only moved.
+
+    `unrecorded` is the tensor that it took them from, if no recorded call produced that tensor.
+    """
+
+    at: int
+    unrecorded: TensorToken | None
+
+
+def range_origins(failure: Failure, line: FailedLine, case: Case) -> Iterator[Origin]:
+    """The calls that computed the elements that are at fault, and where the numbers in them come from."""
+    if not WRONG_ELEMENTS.search(failure.message):
+        return
+    limit = _limit(case)
+    for operand in _concerned(line, case):
+        way = _way_past(failure, operand, limit)
+        name = operand.name
+        for found in _computed(failure, operand.tensor, limit):
+            yield from _origins(failure, found, name, way)
+            name = way = ""  # what was seen is the range of the operand
+
+
+def _concerned(line: FailedLine, case: Case) -> list[NamedOperand]:
+    """The operands whose elements can be at fault: the indices, if there are any."""
+    operands = list(case.operands) if case.call is not None else line.tensors()
+    whole = [operand for operand in operands if _is_whole(operand.facts)]
+    return whole or [operand for operand in operands if operand.facts.type != "Parameter"]
+
+
+def _is_whole(facts: TensorFacts) -> bool:
+    return dtype_named(facts.dtype).is_integer
+
+
+def _limit(case: Case) -> int | None:
+    """The largest index that fits; None if it is not known."""
+    found = SIZE_IN_MESSAGE.search(case.message)
+    if found is not None:
+        return int(found[1] or found[2]) - 1
+    size = SIZES.get(case.operation.base, _no_size)(case)
+    if isinstance(size, int):
+        return size - 1
+    return None
+
+
+def _no_size(case: Case) -> int | str | None:
+    return None
+
+
+def _rows_of_table(case: Case) -> int | str | None:
+    table = case.tensor(1, "weight")
+    return table.shape[0] if table is not None else None
+
+
+def _classes(case: Case) -> int | str | None:
+    scores = case.tensor(0, "input")
+    if scores is None or not scores.shape:
+        return None
+    return scores.shape[:2][-1]
+
+
+def _size_along(case: Case) -> int | str | None:
+    """The size of the dimension that indices go along."""
+    tensor, dim = case.tensor(0, "input"), case.argument(1, "dim")
+    if tensor is None or not isinstance(dim, int) or not -len(tensor.shape) <= dim < len(tensor.shape):
+        return None
+    return tensor.shape[dim]
+
+
+SIZES: dict[str, Callable[[Case], int | str | None]] = {
+    **dict.fromkeys(("index_select", "gather", "take_along_dim"), _size_along),
+    **dict.fromkeys(("cross_entropy", "nll_loss"), _classes),
+    "embedding": _rows_of_table,
+}
+
+
+def _way_past(failure: Failure, operand: NamedOperand, limit: int | None) -> str:
+    """How the elements leave their range, if that was seen."""
+    limits = failure.live.limits(operand.tensor)
+    if limits is None or limit is None:
+        return ""
+    low, high = limits
+    if high > limit:
+        return f"goes past {limit}"
+    if low < 0:
+        return "goes below 0"
+    return ""
+
+
+def _origins(failure: Failure, found: ProducedValues, name: str, way: str) -> Iterator[Origin]:
+    history = failure.history
+    site = history.site(found.at)
+    if site is None:
+        return
+    if way:
+        yield Origin(OriginKind.RANGE, site, name, size=way)
+    else:
+        yield Origin(OriginKind.VALUES_PRODUCED, site)
+    yield from value_origins(history, found.at)
+    if found.unrecorded is not None:
+        yield from argument_origins(history, found.at, found.unrecorded)
+
+
+def _computed(failure: Failure, tensor: TensorToken, limit: int | None) -> Iterator[ProducedValues]:
+    """The calls that computed the elements, the last first, behind all calls that only move or convert them.
+
+    Behind a sum, the walk goes on with the operand that is out of range itself.
+    """
+    history = failure.history
+    at = history.producer(tensor)
+    for _ in range(MOST_STEPS):
+        if at is None:
+            return
+        known = operation_of(history, at)
+        is_passing = known.is_move or known.base in BOUNDING
+        token = _moved(failure, at, known, limit) if is_passing else _beyond(failure, at, limit)
+        earlier = history.producer(token) if token is not None else None
+        if not is_passing or earlier is None:
+            yield ProducedValues(at, token if earlier is None else None)
+        at = earlier
+
+
+def _moved(failure: Failure, at: int, known: Operation, limit: int | None) -> TensorToken | None:
+    """The tensor whose elements a call moves: of several, one that is out of range, else the last recorded."""
+    history = failure.history
+    inputs = list(history.tensors(history.args(at)))[int(known.overwrites) :]
+    if known.family != "join":
+        return next(iter(inputs), None)
+    recorded = [token for token in inputs if history.producer(token) is not None]
+    return _beyond(failure, at, limit) or next(reversed(recorded), None)
+
+
+def _beyond(failure: Failure, at: int, limit: int | None) -> TensorToken | None:
+    """The input of a call that is out of range now, as far as it can be read."""
+    if limit is None:
+        return None
+    for token in failure.history.inputs(at):
+        limits = failure.live.present_limits(token)
+        if limits is not None and not 0 <= limits[0] <= limits[1] <= limit:
+            return token
+    return None
+
+
+def operation_of(history: FailureHistory, at: int) -> Operation:
+    """What is known about the function that a call called."""
+    callee = history.callee_facts(at)
+    return operation(callee.kind, callee.name)
