@@ -134,7 +134,7 @@ def test_indices_out_of_range_show_the_line_that_produced_their_values(program: 
     """)["run"]
     shown = note_of(recorded(run))
     assert "✗ ids holds 1 … 10; weight has 10 rows (0 … 9)" in shown
-    assert "its values made at model.py:5   torch.arange(1, 11)" in shown
+    assert "goes past 9 at model.py:5   torch.arange(1, 11)" in shown
 
 
 def test_operand_that_the_line_produced_is_underlined(program: Program) -> None:

@@ -21,9 +21,11 @@ from insitu.trace.explain.bindings import (
     targets,
 )
 from insitu.trace.explain.explanation import ExpressionSite
-from insitu.trace.explain.expressions import segment
+from insitu.trace.explain.expressions import loop_text, segment
 
 Loop = ast.For | ast.AsyncFor
+# Methods of containers that put their last argument into them.
+FILLING = frozenset(("append", "appendleft", "add", "extend", "insert", "push", "put"))
 # Methods of modules that give an attribute its value.
 REGISTRATIONS = frozenset(("register_buffer", "register_parameter"))
 
@@ -50,7 +52,7 @@ class Definition:
         if isinstance(node, ast.AugAssign):
             text = segment(file, node)
         elif isinstance(node, Loop):
-            text = f"for {ast.unparse(node.target)} in {text}"
+            text = loop_text(file, node)
         return ExpressionSite(file, node.lineno, "", text)
 
 
@@ -108,6 +110,26 @@ def _local_definition(tree: ast.AST, line: int, name: str) -> Definition | Param
     if len(changes) == 1 and name not in _own_parameters(scope):
         return _definition(changes[0], name)
     return None
+
+
+def filling_of(tree: ast.AST, line: int, name: str) -> Definition | None:
+    """The statement that fills the container of a name, if it is the only one in the function: `found.append(x)`.
+
+    >>> source = "found = []\nfor x in xs:\n    found.append(x + 1)\nuse(found)"
+    >>> ast.unparse(filling_of(ast.parse(source), 4, "found").value)
+    'x + 1'
+    """
+    calls = [node for node in own_nodes(scope_of(tree, line)) if isinstance(node, ast.Call)]
+    found = [call for call in calls if _fills(call, name)]
+    if len(found) == 1:
+        return Definition(found[0], found[0].args[-1])
+    return None
+
+
+def _fills(call: ast.Call, name: str) -> bool:
+    function = call.func
+    is_filling = isinstance(function, ast.Attribute) and function.attr in FILLING and bool(call.args)
+    return is_filling and ast.unparse(function.value) == name  # type: ignore[attr-defined]
 
 
 def _own_parameters(scope: ast.AST) -> set[str]:

@@ -45,7 +45,7 @@ class Expression:
         A loop is shown without its body.
         """
         if isinstance(self.node, (ast.For, ast.AsyncFor)):
-            return f"for {ast.unparse(self.node.target)} in {segment(self.file, self.node.iter)}"
+            return loop_text(self.file, self.node)
         is_target = isinstance(getattr(self.node, "ctx", None), ast.Store)
         return segment(self.file, self.statement if is_target else self.node)
 
@@ -159,6 +159,11 @@ def columns(file: str, node: ast.AST) -> tuple[int, int, int]:
 def segment(file: str, node: ast.AST) -> str:
     """The source text of a node."""
     return ast.get_source_segment("".join(linecache.getlines(file)), node) or ""
+
+
+def loop_text(file: str, loop: ast.For | ast.AsyncFor) -> str:
+    """The first line of a loop."""
+    return f"for {segment(file, loop.target)} in {segment(file, loop.iter)}"
 
 
 # The expression of an instruction whose source is missing or has changed.

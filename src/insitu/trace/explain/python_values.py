@@ -14,7 +14,7 @@ from itertools import chain
 from insitu.trace.explain.assignments import COMPREHENSIONS, function_result
 from insitu.trace.explain.bindings import scope_of, single_targets
 from insitu.trace.explain.call_stack import Stack, StackFrame, passed_argument
-from insitu.trace.explain.definitions import Definition, Parameter, definition_of
+from insitu.trace.explain.definitions import Definition, Parameter, definition_of, filling_of
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import segment, tree_of
 from insitu.trace.explain.failure_history import FailureHistory
@@ -23,6 +23,7 @@ MOST_STEPS = 12
 LEVELS = 2
 # What only says something about an object that has other sizes or values of its own.
 ABOUT_TENSORS = frozenset(("shape", "ndim", "dtype", "device", "size", "dim", "numel"))
+CONTAINERS = frozenset(("list", "dict", "set", "deque", "defaultdict", "OrderedDict"))
 # Functions and methods that return their argument as a number.
 CONVERSIONS = frozenset(("int", "float", "round", "abs", "item", "tolist"))
 
@@ -89,7 +90,7 @@ def names_read(node: ast.AST) -> list[ast.expr]:
 
 def _read(node: ast.AST) -> Iterator[ast.expr]:
     if isinstance(node, (ast.Name, ast.Attribute)):
-        if _is_dotted(node) and getattr(node, "attr", "") not in ABOUT_TENSORS:
+        if _is_dotted(node):
             yield node
         return
     if isinstance(node, ast.Call):
@@ -122,7 +123,9 @@ MODULES = frozenset(("torch", "np", "numpy", "math", "F", "nn", "random", "os", 
 
 
 def _is_dotted(node: ast.expr) -> bool:
-    """Whether an expression is a name, or attributes of a name."""
+    """Whether an expression is a name, or attributes of a name, and not the shape of a tensor."""
+    if getattr(node, "attr", "") in ABOUT_TENSORS:
+        return False
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and node.id not in MODULES - {"self"}
@@ -153,7 +156,7 @@ def _steps(history: FailureHistory, reading: NameReading, most: int) -> Iterator
 def _passed(history: FailureHistory, reading: NameReading, name: str, most: int) -> Iterator[ValueStep]:
     """Where the argument for a parameter was computed; the call itself if the argument is an expression."""
     argument = passed_argument(history, reading.stack, name)
-    if argument is None:
+    if argument is None or _says_little(argument):
         return
     caller = NameReading(reading.stack[1:], argument.lineno, argument)
     repeated = repeated_value(argument)
@@ -178,10 +181,34 @@ def _defined(
             behind = [ValueStep(name, site)]
         yield from behind
         return
+    if found.is_plain and _is_empty_container(found.value):
+        yield from _filled(history, reading, name, most)
+        return
     if found.is_plain and _says_little(found.value):
         return
     yield from _returned(history, here, name, most)
     yield ValueStep(name, site, _readings(here, found.value))
+
+
+def _is_empty_container(node: ast.expr) -> bool:
+    """Whether a value is a container that is filled later: `[]`, `{}`, `list()`, `deque(maxlen=3)`."""
+    if isinstance(node, ast.Call):
+        return getattr(node.func, "id", getattr(node.func, "attr", "")) in CONTAINERS and not node.args
+    items = getattr(node, "elts", getattr(node, "keys", None))
+    return items == []
+
+
+def _filled(history: FailureHistory, reading: NameReading, name: str, most: int) -> Iterator[ValueStep]:
+    """The only statement that fills a container, and what it puts in."""
+    file, tree = reading.frame.file, tree_of(reading.frame.file)
+    found = filling_of(tree, reading.line, name) if tree is not None else None
+    if found is None:
+        return
+    here = _at(reading, found)
+    repeated = repeated_value(found.value)
+    if repeated is not None:
+        yield from _steps(history, NameReading(here.stack, here.line, repeated), most - 1)
+    yield ValueStep(name, found.site(file), _readings(here, found.value))
 
 
 def _returned(history: FailureHistory, call: NameReading, name: str, most: int) -> Iterator[ValueStep]:

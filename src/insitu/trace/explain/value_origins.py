@@ -38,6 +38,15 @@ def argument_origins(history: FailureHistory, at: int, tensor: TensorToken) -> I
     yield from islice(origins_of(history, stack_of(history, line), nodes), MOST_VALUES)
 
 
+def operand_origins(failure: Failure, line: FailedLine, name: str) -> Iterator[Origin]:
+    """Where an operand on the line that failed comes from, read from its expression: `self.places`."""
+    try:
+        node = ast.parse(name, mode="eval").body
+    except SyntaxError:  # the path of a parameter, or no name at all
+        return
+    yield from islice(origins_of(failure.history, stack_at(failure, line.at), [node]), MOST_VALUES)
+
+
 def failed_value_origins(failure: Failure, line: FailedLine) -> Iterator[Origin]:
     """Where the Python values on the line that failed were computed, if one of them is at fault."""
     if not WRONG_NUMBERS.search(failure.message):

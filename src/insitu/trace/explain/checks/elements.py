@@ -93,7 +93,8 @@ def _reluctance(operand: NamedOperand) -> tuple[bool, bool]:
 def integers_where_floats_are_needed(case: Case, match: re.Match[str]) -> Misfit:
     """A mean, a deviation or a gradient of integers."""
     operand = case.operands[0]
-    return Misfit(f"{operand.label} holds integers ({operand.facts.dtype})", advice=".float() first")
+    text = f"{operand.label} holds integers ({operand.facts.dtype})"
+    return Misfit(text, advice=".float() first", names=(operand.name,), fact="dtype")
 
 
 @CHECKS.add(operands=1)

@@ -192,9 +192,9 @@ def _mask(case: Case, query: TensorFacts, key: TensorFacts) -> Misfit | None:
 def _dtype_of_mask(case: Case, mask: TensorFacts, rows: tuple[ShapeRow, ...]) -> Misfit:
     text = f"attn_mask is {mask.dtype}: it must be b8, or a float as query is"
     if not dtype_named(mask.dtype).is_integer:
-        return Misfit(text, rows)
+        return Misfit(text, rows, fact="dtype")
     name = before_dot(case.name_of(mask) or "attn_mask")
-    return Misfit(text, rows, advice=f"{name}.bool()")
+    return Misfit(text, rows, advice=f"{name}.bool()", fact="dtype")
 
 
 @CHECKS.add(says=r"size mismatch for (\S+): copying a param with shape (.*?) from checkpoint, .* is (.*?)\.?$")
