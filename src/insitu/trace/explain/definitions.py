@@ -49,7 +49,7 @@ class Definition:
         """The place of the statement."""
         node = self.statement
         text = segment(file, self.value)
-        if isinstance(node, ast.AugAssign):
+        if isinstance(node, (ast.AugAssign, ast.Call)):
             text = segment(file, node)
         elif isinstance(node, Loop):
             text = loop_text(file, node)

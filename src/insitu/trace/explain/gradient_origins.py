@@ -10,7 +10,7 @@ from itertools import chain, islice
 
 from insitu.trace.explain.assignments import assignment_sites, return_sites
 from insitu.trace.explain.call_stack import stack_of
-from insitu.trace.explain.carried import carried_origins
+from insitu.trace.explain.carried import PARAMETER, carried_origins
 from insitu.trace.explain.case import Case
 from insitu.trace.explain.explanation import ExpressionSite, Origin, OriginKind
 from insitu.trace.explain.failure import Failure
@@ -116,7 +116,8 @@ def _frozen(history: FailureHistory, at: int) -> Iterator[Origin]:
     if line is None:
         return
     node = history.expression(line).node
-    yield Origin(OriginKind.FROZEN, history.site(line), "parameters")
+    is_parameter = any(history.plain(item).type == PARAMETER for item in _tensor_inputs(history, at))
+    yield Origin(OriginKind.FROZEN, history.site(line), "parameters" if is_parameter else "gradient")
     owner = _owner(node)
     if owner is not None:
         yield from islice(origins_of(history, stack_of(history, line), [owner]), 1)

@@ -23,12 +23,19 @@ MOST_ORIGINS = 6
 
 def find_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> tuple[Origin, ...]:
     """Where the values come from, each site once; the line that failed is left out where it produced the value."""
-    found: dict[ExpressionSite | None, Origin] = {}
+    found: dict[object, Origin] = {}
     for origin in _all_origins(failure, line, case, misfits):
         is_here = origin.kind is OriginKind.PRODUCED and origin.site == line.site
         if not is_here:
-            found.setdefault(origin.site, origin)
+            found.setdefault(_place(origin.site), origin)
     return tuple(found.values())[:MOST_ORIGINS]
+
+
+def _place(site: ExpressionSite | None) -> object:
+    """A site without the function, which is not known for every site."""
+    if site is None:
+        return None
+    return site.file, site.line, site.text
 
 
 def _all_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:

@@ -18,6 +18,7 @@ from insitu.trace.explain.definitions import Definition, Parameter, definition_o
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import segment, tree_of
 from insitu.trace.explain.failure_history import FailureHistory
+from insitu.trace.explain.loop_items import loop_item
 
 MOST_STEPS = 12
 LEVELS = 2
@@ -181,6 +182,10 @@ def _defined(
             behind = [ValueStep(name, site)]
         yield from behind
         return
+    if isinstance(found.statement, (ast.For, ast.AsyncFor)):
+        items = list(_item_steps(history, here, name, found.statement, most))
+        yield from items or [ValueStep(name, site)]
+        return
     if found.is_plain and _is_empty_container(found.value):
         yield from _filled(history, reading, name, most)
         return
@@ -188,6 +193,42 @@ def _defined(
         return
     yield from _returned(history, here, name, most)
     yield ValueStep(name, site, _readings(here, found.value))
+
+
+def _item_steps(
+    history: FailureHistory, loop: NameReading, name: str, statement: ast.For | ast.AsyncFor, most: int
+) -> Iterator[ValueStep]:
+    """Where the items of a loop were computed: in the dataset, the collate function or the generator behind it."""
+    file, tree = loop.frame.file, tree_of(loop.frame.file)
+    if tree is None:
+        return
+    item = loop_item(tree, statement, name, lambda node: _meaning(history, loop, node))
+    if item is None:
+        return
+    inside = NameReading(loop.stack[:1], item.value.lineno, item.value)
+    repeated = repeated_value(item.value)
+    if repeated is not None:
+        yield from _steps(history, NameReading(inside.stack, inside.line, repeated), most - 1)
+        return
+    site = ExpressionSite(file, inside.line, "", segment(file, item.value))
+    yield ValueStep(name, site, _readings(inside, item.value))
+
+
+def _meaning(history: FailureHistory, reading: NameReading, node: ast.expr) -> ast.expr | None:
+    """The expression that a name stands for: its assignment, or the argument of the caller."""
+    for _ in range(MOST_STEPS):
+        tree = tree_of(reading.frame.file)
+        if tree is None or repeated_value(node) is not node:
+            return node
+        found = definition_of(tree, reading.line, ast.unparse(node))
+        if isinstance(found, Definition):
+            reading, node = _at(reading, found), found.value
+            continue
+        argument = passed_argument(history, reading.stack, ast.unparse(node)) if found is not None else None
+        if argument is None:
+            return None
+        reading, node = NameReading(reading.stack[1:], argument.lineno, argument), argument
+    return None
 
 
 def _is_empty_container(node: ast.expr) -> bool:

@@ -14,7 +14,7 @@ from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.messages import WRONG_ELEMENTS
-from insitu.trace.explain.value_origins import argument_origins, value_origins
+from insitu.trace.explain.value_origins import argument_origins, is_made_by_loop, operand_origins, value_origins
 from insitu.trace.operation import Operation, operation
 
 MOST_STEPS = 50
@@ -44,6 +44,8 @@ def range_origins(failure: Failure, line: FailedLine, case: Case) -> Iterator[Or
         name = operand.name
         for found in _computed(failure, operand.tensor, limit):
             yield from _origins(failure, found, name, way)
+            if is_made_by_loop(failure.history, found.at):
+                yield from operand_origins(failure, line, operand.name)
             name = way = ""  # what was seen is the range of the operand
 
 

@@ -13,7 +13,7 @@ from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.rank_origins import rank_origins
 from insitu.trace.explain.sizes.walk import SizeOrigin, find_sizes
-from insitu.trace.explain.value_origins import operand_origins, value_origins
+from insitu.trace.explain.value_origins import is_made_by_loop, operand_origins, value_origins
 
 MOST_SIZES = 2  # for one dimension of an operand
 MOST_CHANGES = 3  # of an operand whose dimensions are all in question
@@ -71,9 +71,17 @@ def _size_origin(failure: Failure, line: FailedLine, operand: NamedOperand, dime
     """
     found = list(find_sizes(failure.history, operand.tensor, dimension))
     yield from _origins(failure, line, operand, _those_that_matter(found))
-    is_unrecorded = bool(found) and found[-1].call is None and found[-1].receiver is None
-    if is_unrecorded and not operand.name.isidentifier():  # the assignment of a plain name is shown elsewhere
+    if found and _is_from_outside(failure, operand, found[-1]):
         yield from operand_origins(failure, line, operand.name)
+
+
+def _is_from_outside(failure: Failure, operand: NamedOperand, first: SizeOrigin) -> bool:
+    """Whether only the source says where an operand comes from; the assignment of a plain name is shown elsewhere."""
+    if first.call is not None:
+        return is_made_by_loop(failure.history, first.call)
+    if first.receiver is not None:
+        return is_made_by_loop(failure.history, first.receiver)
+    return not operand.name.isidentifier()
 
 
 def _changes(failure: Failure, line: FailedLine, operand: NamedOperand) -> Iterator[Origin]:

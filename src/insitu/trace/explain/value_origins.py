@@ -26,6 +26,11 @@ def value_origins(history: FailureHistory, at: int | None) -> Iterator[Origin]:
     yield from islice(origins_of(history, stack_of(history, line), _value_nodes(history, line)), MOST_VALUES)
 
 
+def is_made_by_loop(history: FailureHistory, at: int) -> bool:
+    """Whether the header of a loop made a call: what the loop goes over did, such as a DataLoader."""
+    return isinstance(history.expression(history.on_line(at)).node, (ast.For, ast.AsyncFor))
+
+
 def argument_origins(history: FailureHistory, at: int, tensor: TensorToken) -> Iterator[Origin]:
     """Where a tensor comes from that went into a call, and that no recorded call produced."""
     line = history.on_line(at)
