@@ -13,6 +13,7 @@ from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import LIBRARIES, Failure
 from insitu.trace.explain.failure_history import USER_KINDS, FailureHistory, TensorToken
 from insitu.trace.explain.gradient_origins import autograd_origins
+from insitu.trace.explain.order_origins import order_origins
 from insitu.trace.explain.range_origins import range_origins
 from insitu.trace.explain.size_origins import size_origins
 from insitu.trace.explain.value_origins import failed_value_origins
@@ -40,10 +41,11 @@ def _place(site: ExpressionSite | None) -> object:
 
 def _all_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
     yield from autograd_origins(failure, case)
-    yield from earlier_origins(failure, case, misfits)
+    yield from earlier_origins(failure, line, case, misfits)
     yield from size_origins(failure, line, case, misfits)
     yield from fact_origins(failure, line, case, misfits)
     yield from range_origins(failure, line, case)
+    yield from order_origins(failure, line)
     yield from failed_value_origins(failure, line)
     operands = case.operands if case.call is not None else line.tensors()
     for operand in operands:

@@ -60,21 +60,29 @@ class ValueStep:
     behind: tuple[NameReading, ...] = ()
 
 
-def value_sites(history: FailureHistory, stack: Stack, node: ast.expr, levels: int = LEVELS) -> Iterator[NamedSite]:
-    """The statements that computed the names in an expression of the innermost frame, the nearest first.
+def value_sites(history: FailureHistory, stack: Stack, node: ast.expr) -> Iterator[NamedSite]:
+    """The statements that computed the names in an expression of the innermost frame, the nearest first."""
+    seen: set[ExpressionSite] = set()
+    for step in _walk(history, stack, node):
+        if step.site not in seen:
+            seen.add(step.site)
+            yield NamedSite(step.name, step.site)
 
-    A level is a statement that computes; the next level has the statements for the names in it.
-    """
+
+def readings_behind(history: FailureHistory, stack: Stack, node: ast.expr) -> Iterator[NameReading]:
+    """The names that an expression of the innermost frame was computed from, as they are read on the way."""
+    for step in _walk(history, stack, node):
+        yield from step.behind
+
+
+def _walk(history: FailureHistory, stack: Stack, node: ast.expr) -> Iterator[ValueStep]:
+    """The statements behind an expression. A level is a statement that computes; the next has those for its names."""
     if not stack:
         return
-    seen: set[ExpressionSite] = set()
     waiting = [NameReading(stack, stack[0].line, name) for name in names_read(node)]
-    for _ in range(levels):
+    for _ in range(LEVELS):
         found = list(chain.from_iterable(_steps(history, reading, MOST_STEPS) for reading in waiting))
-        for step in found:
-            if step.site not in seen:
-                seen.add(step.site)
-                yield NamedSite(step.name, step.site)
+        yield from found
         waiting = list(chain.from_iterable(step.behind for step in found))
 
 
@@ -178,9 +186,9 @@ def _defined(
     repeated = repeated_value(found.value)
     if found.is_plain and repeated is not None:
         behind = list(_steps(history, NameReading(here.stack, here.line, repeated), most - 1))
-        if not behind and isinstance(repeated, ast.Attribute):
-            behind = [ValueStep(name, site)]
         yield from behind
+        if isinstance(repeated, ast.Attribute):  # the line that hands over what an object keeps
+            yield ValueStep(name, site)
         return
     if isinstance(found.statement, (ast.For, ast.AsyncFor)):
         items = list(_item_steps(history, here, name, found.statement, most))

@@ -57,7 +57,7 @@ def failed_value_origins(failure: Failure, line: FailedLine) -> Iterator[Origin]
     if not WRONG_NUMBERS.search(failure.message):
         return
     if failure.has_own_frame:
-        nodes = _arguments(line.statement.expression.node)
+        nodes = argument_nodes(line.statement.expression.node)
         found = origins_of(failure.history, stack_at(failure, line.at), nodes)
         yield from islice(found, MOST_VALUES)
         return
@@ -77,10 +77,10 @@ def _value_nodes(history: FailureHistory, line: int) -> list[ast.expr]:
     pairs = argument_pairs(node, callee.name, history.args(line), history.kwargs(line))
     if pairs:
         return [argument for item, argument in pairs if not _is_torch_tensor(history, item)]
-    return _arguments(node)  # a constructor, or a function of the user that torch calls another one in
+    return argument_nodes(node)  # a constructor, or a function of the user that torch calls another one in
 
 
-def _arguments(node: ast.AST) -> list[ast.expr]:
+def argument_nodes(node: ast.AST) -> list[ast.expr]:
     """The expressions of the arguments of a call, or of an index."""
     if isinstance(node, ast.Call):
         return [*node.args, *(word.value for word in node.keywords)]
