@@ -102,12 +102,11 @@ def _walk_graph(history: FailureHistory, tensor: TensorToken) -> GraphBehind:
 
 
 def _cut(history: FailureHistory, at: int) -> Iterator[Origin]:
-    """Where the graph was cut: the code around that switched gradients off, else the call itself."""
+    """Where the graph was cut: the code around that switched gradients off, and the call itself."""
     switch = switch_site(history, at)
     if switch is not None:
         yield Origin(OriginKind.GRADIENT_OFF, switch)
-    else:
-        yield from _at(OriginKind.GRADIENT_LOST, history.site(at))
+    yield from _at(OriginKind.GRADIENT_LOST, history.site(at))
 
 
 def _frozen(history: FailureHistory, at: int) -> Iterator[Origin]:

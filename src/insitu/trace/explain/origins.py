@@ -19,7 +19,7 @@ from insitu.trace.explain.size_origins import size_origins
 from insitu.trace.explain.value_origins import failed_value_origins
 from insitu.trace.operation import Operation, operation
 
-MOST_ORIGINS = 6
+MOST_ORIGINS = 5
 
 
 def find_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> tuple[Origin, ...]:
