@@ -103,6 +103,7 @@ def _result_of(tree: ast.AST, name: str) -> ast.Return | None:
 
 def function_result(tree: ast.AST, value: ast.expr) -> ast.Return | None:
     """The only `return` of the function, or of the method of `self`, of the same file that an expression calls."""
+    value = getattr(value, "elt", value)  # of a comprehension: what makes one item
     if not isinstance(value, ast.Call):
         return None
     function = value.func

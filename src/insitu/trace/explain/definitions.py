@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from insitu.trace.explain.assignments import names_with_own_scope, value_for
+from insitu.trace.explain.assignments import COMPREHENSIONS, names_with_own_scope, value_for
 from insitu.trace.explain.bindings import (
     FUNCTIONS,
     Assignment,
@@ -18,6 +18,7 @@ from insitu.trace.explain.bindings import (
     own_nodes,
     parameters_of,
     scope_of,
+    single_targets,
     targets,
 )
 from insitu.trace.explain.explanation import ExpressionSite
@@ -37,8 +38,13 @@ class Definition:
     `register_buffer("name", value)` counts as an assignment.
     """
 
-    statement: ast.stmt | ast.Call
+    statement: ast.stmt | ast.Call | ast.comprehension
     value: ast.expr
+
+    @property
+    def line(self) -> int:
+        """The line of the statement."""
+        return int(getattr(self.statement, "lineno", self.value.lineno))
 
     @property
     def is_plain(self) -> bool:
@@ -53,7 +59,7 @@ class Definition:
             text = segment(file, node)
         elif isinstance(node, Loop):
             text = loop_text(file, node)
-        return ExpressionSite(file, node.lineno, "", text)
+        return ExpressionSite(file, self.line, "", text)
 
 
 class Parameter:
@@ -73,7 +79,7 @@ def definition_of(tree: ast.AST, line: int, name: str) -> Definition | Parameter
     4
     """
     if name in names_with_own_scope(tree, line):
-        return None
+        return _comprehension_definition(tree, line, name)
     binding = binding_of(tree, line, name)
     if binding is not None:
         return _definition(binding, name)
@@ -91,6 +97,16 @@ def _definition(node: ast.AST, name: str) -> Definition | None:
     if value is None:
         return None
     return Definition(node, value)
+
+
+def _comprehension_definition(tree: ast.AST, line: int, name: str) -> Definition | None:
+    """What the only comprehension on a line that has a name goes over."""
+    around = [node for node in nodes_of(tree, *COMPREHENSIONS) if covers(node, line)]
+    loops = [loop for node in around for loop in node.generators]
+    found = [loop for loop in loops if name in map(ast.unparse, single_targets(loop.target))]
+    if len(found) == 1:
+        return Definition(found[0], found[0].iter)
+    return None
 
 
 def _local_definition(tree: ast.AST, line: int, name: str) -> Definition | Parameter | None:

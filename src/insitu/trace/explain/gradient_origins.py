@@ -14,7 +14,7 @@ from insitu.trace.explain.carried import PARAMETER, carried_origins
 from insitu.trace.explain.case import Case
 from insitu.trace.explain.explanation import ExpressionSite, Origin, OriginKind
 from insitu.trace.explain.failure import Failure
-from insitu.trace.explain.failure_history import FailureHistory, TensorToken
+from insitu.trace.explain.failure_history import FailureHistory, TensorToken, site_of
 from insitu.trace.explain.messages import CHANGED_IN_PLACE, INVALID_GRADIENT, NO_GRAPH, SECOND_BACKWARD
 from insitu.trace.explain.range_origins import operation_of
 from insitu.trace.explain.switched_off import switch_site
@@ -117,9 +117,11 @@ def _frozen(history: FailureHistory, at: int) -> Iterator[Origin]:
     node = history.expression(line).node
     is_parameter = any(history.plain(item).type == PARAMETER for item in _tensor_inputs(history, at))
     yield Origin(OriginKind.FROZEN, history.site(line), "parameters" if is_parameter else "gradient")
-    owner = _owner(node)
+    owner, stack = _owner(node), stack_of(history, line)
     if owner is not None:
-        yield from islice(origins_of(history, stack_of(history, line), [owner]), 1)
+        yield from islice(origins_of(history, stack, [owner]), 1)
+    for caller in stack[1:2]:
+        yield Origin(OriginKind.FROZEN, site_of(caller.code, caller.lasti), "by the call")
 
 
 def _owner(node: ast.AST) -> ast.Name | None:

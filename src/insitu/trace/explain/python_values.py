@@ -23,7 +23,8 @@ from insitu.trace.explain.loop_items import loop_item
 MOST_STEPS = 12
 LEVELS = 2
 # What only says something about an object that has other sizes or values of its own.
-ABOUT_TENSORS = frozenset(("shape", "ndim", "dtype", "device", "size", "dim", "numel"))
+ABOUT_TENSORS = frozenset(("shape", "ndim", "dtype", "device"))
+QUESTIONS = frozenset(("size", "dim", "numel", "stride"))
 CONTAINERS = frozenset(("list", "dict", "set", "deque", "defaultdict", "OrderedDict"))
 # Functions and methods that return their argument as a number.
 CONVERSIONS = frozenset(("int", "float", "round", "abs", "item", "tolist"))
@@ -53,10 +54,10 @@ class NameReading:
 
 @dataclass(slots=True, frozen=True)
 class ValueStep:
-    """A statement that computed a name, and the names that it read."""
+    """A statement that computed a name, and the names that it read; a part of a statement has no site of its own."""
 
     name: str
-    site: ExpressionSite
+    site: ExpressionSite | None
     behind: tuple[NameReading, ...] = ()
 
 
@@ -64,7 +65,7 @@ def value_sites(history: FailureHistory, stack: Stack, node: ast.expr) -> Iterat
     """The statements that computed the names in an expression of the innermost frame, the nearest first."""
     seen: set[ExpressionSite] = set()
     for step in _walk(history, stack, node):
-        if step.site not in seen:
+        if step.site is not None and step.site not in seen:
             seen.add(step.site)
             yield NamedSite(step.name, step.site)
 
@@ -94,7 +95,9 @@ def names_read(node: ast.AST) -> list[ast.expr]:
     """
     own = _comprehension_names(node)
     found = {ast.unparse(each): each for each in _read(node)}
-    return [each for text, each in found.items() if text.partition(".")[0] not in own]
+    calls = [each for each in found.values() if isinstance(each, ast.Call)]
+    names = [each for text, each in found.items() if each not in calls and text.partition(".")[0] not in own]
+    return [*calls, *names]
 
 
 def _read(node: ast.AST) -> Iterator[ast.expr]:
@@ -113,16 +116,20 @@ def _read(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _read_by_call(node: ast.Call) -> Iterator[ast.expr]:
-    """The names that a call depends on: its arguments, and the object whose method is called."""
+    """What a call depends on: its function, its arguments, and the object whose method is called."""
     function = node.func
     if isinstance(function, ast.Attribute):
-        if function.attr in ABOUT_TENSORS:
+        if function.attr in QUESTIONS:
             return
-        is_function_of_module = isinstance(function.value, ast.Name) and function.value.id in MODULES
-        if not is_function_of_module:
+        owner = getattr(function.value, "id", "")
+        if owner == "self":
+            yield node  # a method of the same object may be in the same file
+        elif owner not in MODULES:
             yield from _read(function.value)
     elif isinstance(function, ast.Name) and function.id == "len":
         return
+    elif isinstance(function, ast.Name):
+        yield node  # a function that may be in the same file
     for part in (*node.args, *(word.value for word in node.keywords)):
         yield from _read(part)
 
@@ -154,6 +161,9 @@ def _steps(history: FailureHistory, reading: NameReading, most: int) -> Iterator
     tree = tree_of(reading.frame.file)
     name = ast.unparse(reading.node)
     if tree is None or not most:
+        return
+    if isinstance(reading.node, ast.Call):
+        yield from _returned(history, reading, ast.unparse(reading.node.func), most)
         return
     found = definition_of(tree, reading.line, name)
     if isinstance(found, Parameter):
@@ -199,8 +209,11 @@ def _defined(
         return
     if found.is_plain and _says_little(found.value):
         return
+    if isinstance(found.statement, ast.comprehension):
+        yield ValueStep(name, None, _readings(here, found.value))
+        return
     yield from _returned(history, here, name, most)
-    yield ValueStep(name, site, _readings(here, found.value))
+    yield ValueStep(name, site, _readings(here, found.value, is_resolved=True))
 
 
 def _item_steps(
@@ -279,20 +292,22 @@ def _says_little(node: ast.expr) -> bool:
     """Whether a value is a constant, or the shape of a tensor."""
     if isinstance(node, ast.Subscript):
         node = node.value
+    is_question = isinstance(node, ast.Call) and getattr(node.func, "attr", "") in QUESTIONS
     if isinstance(node, ast.Call):
         node = node.func
-    is_about_tensor = isinstance(node, ast.Attribute) and node.attr in ABOUT_TENSORS
+    is_about_tensor = is_question or getattr(node, "attr", "") in ABOUT_TENSORS
     return is_about_tensor or isinstance(node, ast.Constant) or getattr(node, "id", "") == "len"
 
 
-def _readings(around: NameReading, node: ast.expr) -> tuple[NameReading, ...]:
-    """The names in an expression, as they are read there."""
-    return tuple(NameReading(around.stack, around.line, name) for name in names_read(node))
+def _readings(around: NameReading, node: ast.expr, *, is_resolved: bool = False) -> tuple[NameReading, ...]:
+    """The names in an expression, as they are read there; `is_resolved` leaves out the function that it calls."""
+    names = [name for name in names_read(node) if not (is_resolved and name is node)]
+    return tuple(NameReading(around.stack, around.line, name) for name in names)
 
 
 def _at(reading: NameReading, found: Definition) -> NameReading:
     """The statement that gave a name its value. In another function, the caller is not known."""
-    line, stack = found.statement.lineno, reading.stack
+    line, stack = found.line, reading.stack
     tree = tree_of(reading.frame.file)
     is_elsewhere = tree is not None and scope_of(tree, line) is not scope_of(tree, reading.line)
     if is_elsewhere:

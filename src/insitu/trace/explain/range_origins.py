@@ -14,12 +14,14 @@ from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.messages import WRONG_ELEMENTS
+from insitu.trace.explain.sizes.walk import find_size
 from insitu.trace.explain.value_origins import argument_origins, is_made_by_loop, operand_origins, value_origins
 from insitu.trace.operation import Operation, operation
 
 MOST_STEPS = 50
 # Calls that keep values within bounds, or leave out some: the values that are out of range were there before.
 BOUNDING = frozenset(("clamp", "maximum", "minimum", "abs", "masked_fill", "where", "relu", "round", "floor", "ceil"))
+PROBABILITIES = "between 0 and 1"
 SIZE_IN_MESSAGE = re.compile(r"with size (\d+)|(\d+) classes")
 
 
@@ -47,13 +49,29 @@ def range_origins(failure: Failure, line: FailedLine, case: Case) -> Iterator[Or
             if is_made_by_loop(failure.history, found.at):
                 yield from operand_origins(failure, line, operand.name)
             name = way = ""  # what was seen is the range of the operand
+    yield from _limit_origins(failure, case)
+
+
+def _limit_origins(failure: Failure, case: Case) -> Iterator[Origin]:
+    """Where the number of rows or classes comes from: the numbers with which the layer was made."""
+    history, base = failure.history, case.operation.base
+    if base == "embedding":
+        tables = [operand for operand in case.operands if operand.facts is case.tensor(1, "weight")]
+        for table in tables:
+            yield from value_origins(history, failure.live.initializer(table.tensor))
+    elif base in LOSSES and case.first is not None:
+        classes = min(1, len(case.first.facts.shape) - 1)
+        found = find_size(history, case.first.tensor, classes)
+        if found is not None and found.call is None:
+            yield from value_origins(history, failure.live.initializer(found.start.tensor))
 
 
 def _concerned(line: FailedLine, case: Case) -> list[NamedOperand]:
-    """The operands whose elements can be at fault: the indices, if there are any."""
+    """The operands whose elements can be at fault: indices, or probabilities."""
     operands = list(case.operands) if case.call is not None else line.tensors()
-    whole = [operand for operand in operands if _is_whole(operand.facts)]
-    return whole or [operand for operand in operands if operand.facts.type != "Parameter"]
+    if PROBABILITIES in case.message:
+        return operands[:1]
+    return [operand for operand in operands if _is_whole(operand.facts)]
 
 
 def _is_whole(facts: TensorFacts) -> bool:
@@ -95,9 +113,10 @@ def _size_along(case: Case) -> int | str | None:
     return tensor.shape[dim]
 
 
+LOSSES = ("cross_entropy", "nll_loss")
 SIZES: dict[str, Callable[[Case], int | str | None]] = {
     **dict.fromkeys(("index_select", "gather", "take_along_dim"), _size_along),
-    **dict.fromkeys(("cross_entropy", "nll_loss"), _classes),
+    **dict.fromkeys(LOSSES, _classes),
     "embedding": _rows_of_table,
 }
 
@@ -136,26 +155,33 @@ def _computed(failure: Failure, tensor: TensorToken, limit: int | None) -> Itera
     """
     history = failure.history
     at = history.producer(tensor)
+    is_part = False
     for _ in range(MOST_STEPS):
         if at is None:
             return
         known = operation_of(history, at)
         is_passing = known.is_move or known.base in BOUNDING
-        token = _moved(failure, at, known, limit) if is_passing else _beyond(failure, at, limit)
+        token = _moved(failure, at, known, limit, is_part) if is_passing else _beyond(failure, at, limit)
+        is_part = is_part or known.family == "selection"
         earlier = history.producer(token) if token is not None else None
         if not is_passing or earlier is None:
             yield ProducedValues(at, token if earlier is None else None)
         at = earlier
 
 
-def _moved(failure: Failure, at: int, known: Operation, limit: int | None) -> TensorToken | None:
-    """The tensor whose elements a call moves: of several, one that is out of range, else the last recorded."""
+def _moved(failure: Failure, at: int, known: Operation, limit: int | None, is_part: bool) -> TensorToken | None:
+    """The tensor whose elements a call moves; None if it joins several, and it is not sure which of them is at fault.
+
+    `is_part` says that a later call selected some of the elements: then a tensor out of range need not be the one.
+    """
     history = failure.history
     inputs = list(history.tensors(history.args(at)))[int(known.overwrites) :]
     if known.family != "join":
         return next(iter(inputs), None)
-    recorded = [token for token in inputs if history.producer(token) is not None]
-    return _beyond(failure, at, limit) or next(reversed(recorded), None)
+    sites = {history.site(history.producer(token)) for token in inputs}
+    if len(sites) == 1:
+        return _beyond(failure, at, limit) or next(reversed(inputs), None)
+    return None if is_part else _beyond(failure, at, limit)
 
 
 def _beyond(failure: Failure, at: int, limit: int | None) -> TensorToken | None:

@@ -21,7 +21,27 @@ def switch_site(history: FailureHistory, at: int) -> ExpressionSite | None:
         found = next(_switches(frame), None)
         if found is not None:
             return ExpressionSite(frame.file, found.lineno, frame.code.co_name, segment(frame.file, found))
-    return None
+    return _statement_site({frame.file for frame in stack_of(history, at)})
+
+
+def _statement_site(files: set[str]) -> ExpressionSite | None:
+    """The only statement in some files that switches gradients off for all that follows."""
+    found = []
+    for file in files:
+        tree = tree_of(file)
+        statements = nodes_of(tree, ast.Expr) if tree is not None else ()
+        found += [(file, each.value) for each in statements if _switches_off(each.value)]
+    if len(found) != 1:
+        return None
+    file, node = found[0]
+    return ExpressionSite(file, node.lineno, "", segment(file, node))
+
+
+def _switches_off(node: ast.expr) -> bool:
+    """Whether an expression is `torch.set_grad_enabled(False)`."""
+    if not isinstance(node, ast.Call) or _name_called(node) != "set_grad_enabled":
+        return False
+    return not any(isinstance(part, ast.Constant) and part.value is True for part in node.args)
 
 
 def _switches(frame: StackFrame) -> Iterator[ast.expr]:
