@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from insitu.trace.explain.assignments import assignment_sites
+from insitu.trace.explain.carried import PARAMETER
 from insitu.trace.explain.case import Case, NamedOperand
 from insitu.trace.explain.earlier_calls import earlier_origins
 from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, OriginKind
@@ -16,6 +18,7 @@ from insitu.trace.explain.gradient_origins import autograd_origins
 from insitu.trace.explain.order_origins import order_origins
 from insitu.trace.explain.range_origins import range_origins
 from insitu.trace.explain.size_origins import size_origins
+from insitu.trace.explain.storage_sites import storage_site
 from insitu.trace.explain.value_origins import failed_value_origins
 from insitu.trace.operation import Operation, operation
 
@@ -74,6 +77,7 @@ def _tensor_origins(failure: Failure, line: FailedLine, operand: NamedOperand) -
     site = history.site(history.producer(operand.tensor))
     if site is not None:
         yield Origin(OriginKind.PRODUCED, site, name)
+        yield from _storage(history, operand)
         return
     here, receiver = line.site, _receiver(history, line.at, operand.tensor)
     if receiver is not None:
@@ -84,10 +88,33 @@ def _tensor_origins(failure: Failure, line: FailedLine, operand: NamedOperand) -
         yield Origin(OriginKind.ASSIGNED, site, name)
 
 
+def _storage(history: FailureHistory, operand: NamedOperand) -> Iterator[Origin]:
+    """Where a tensor that the line takes out of a container was put into it."""
+    producer = history.producer(operand.tensor)
+    if producer is not None and _is_taken_from_container(operand.name):
+        stored = storage_site(history, producer)
+        if stored is not None:
+            yield Origin(OriginKind.STORED, stored, operand.name)
+
+
+def _is_taken_from_container(name: str) -> bool:
+    """Whether an expression takes an item out of a container: `skips.pop()`, `states[0]`."""
+    try:
+        node = ast.parse(name, mode="eval").body
+    except SyntaxError:
+        return False
+    if isinstance(node, ast.Call):
+        return getattr(node.func, "attr", "") in ("pop", "popleft", "get")
+    return isinstance(node, ast.Subscript)
+
+
 def _initialization(failure: Failure, operand: NamedOperand) -> Iterator[Origin]:
-    """The call that gave a parameter its first values: where its module was made, if that was recorded."""
+    """The call that gave a parameter its first values, or that produced a buffer, if that was recorded."""
     at = failure.live.initializer(operand.tensor)
-    if at is not None and _operation(failure.history, at).is_initial:
+    is_parameter = operand.facts.type == PARAMETER
+    if not is_parameter and at is None:
+        at = failure.history.producer(operand.tensor)
+    if at is not None and (not is_parameter or _operation(failure.history, at).is_initial):
         yield Origin(OriginKind.PRODUCED, failure.history.site(at), operand.name)
 
 

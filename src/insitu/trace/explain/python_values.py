@@ -126,7 +126,7 @@ def _read_by_call(node: ast.Call) -> Iterator[ast.expr]:
             yield node  # a method of the same object may be in the same file
         elif owner not in MODULES:
             yield from _read(function.value)
-    elif isinstance(function, ast.Name) and function.id == "len":
+    elif isinstance(function, ast.Name) and function.id == "len" and isinstance(node.args[0], ast.Name):
         return
     elif isinstance(function, ast.Name):
         yield node  # a function that may be in the same file
@@ -289,14 +289,13 @@ def _returned(history: FailureHistory, call: NameReading, name: str, most: int) 
 
 
 def _says_little(node: ast.expr) -> bool:
-    """Whether a value is a constant, or the shape of a tensor."""
+    """Whether a value is a constant, the shape of a tensor, or the length of something that has a name."""
     if isinstance(node, ast.Subscript):
         node = node.value
-    is_question = isinstance(node, ast.Call) and getattr(node.func, "attr", "") in QUESTIONS
     if isinstance(node, ast.Call):
-        node = node.func
-    is_about_tensor = is_question or getattr(node, "attr", "") in ABOUT_TENSORS
-    return is_about_tensor or isinstance(node, ast.Constant) or getattr(node, "id", "") == "len"
+        is_length = getattr(node.func, "id", "") == "len" and isinstance(node.args[0], (ast.Name, ast.Attribute))
+        return is_length or getattr(node.func, "attr", "") in QUESTIONS
+    return isinstance(node, ast.Constant) or getattr(node, "attr", "") in ABOUT_TENSORS
 
 
 def _readings(around: NameReading, node: ast.expr, *, is_resolved: bool = False) -> tuple[NameReading, ...]:

@@ -62,8 +62,10 @@ def _limit_origins(failure: Failure, case: Case) -> Iterator[Origin]:
     elif base in LOSSES and case.first is not None:
         classes = min(1, len(case.first.facts.shape) - 1)
         found = find_size(history, case.first.tensor, classes)
-        if found is not None and found.call is None:
-            yield from value_origins(history, failure.live.initializer(found.start.tensor))
+        if found is None:
+            return
+        call = found.call if found.call is not None else failure.live.initializer(found.start.tensor)
+        yield from value_origins(history, call)
 
 
 def _concerned(line: FailedLine, case: Case) -> list[NamedOperand]:
@@ -154,34 +156,53 @@ def _computed(failure: Failure, tensor: TensorToken, limit: int | None) -> Itera
     Behind a sum, the walk goes on with the operand that is out of range itself.
     """
     history = failure.history
-    at = history.producer(tensor)
+    at, later = history.producer(tensor), None
     is_part = False
     for _ in range(MOST_STEPS):
         if at is None:
             return
         known = operation_of(history, at)
         is_passing = known.is_move or known.base in BOUNDING
-        token = _moved(failure, at, known, limit, is_part) if is_passing else _beyond(failure, at, limit)
+        if not is_passing:
+            token = _beyond(failure, at, limit)
+        elif known.family == "join":
+            token = _item_of_stack(history, at, later) or _joined(failure, at, limit, is_part)
+        else:
+            token = next(iter(list(history.tensors(history.args(at)))[int(known.overwrites) :]), None)
         is_part = is_part or known.family == "selection"
         earlier = history.producer(token) if token is not None else None
         if not is_passing or earlier is None:
             yield ProducedValues(at, token if earlier is None else None)
-        at = earlier
+        at, later = earlier, at
 
 
-def _moved(failure: Failure, at: int, known: Operation, limit: int | None, is_part: bool) -> TensorToken | None:
-    """The tensor whose elements a call moves; None if it joins several, and it is not sure which of them is at fault.
+def _joined(failure: Failure, at: int, limit: int | None, is_part: bool) -> TensorToken | None:
+    """The tensor of several that a call joins; None if it is not sure which of them is at fault.
 
     `is_part` says that a later call selected some of the elements: then a tensor out of range need not be the one.
     """
     history = failure.history
-    inputs = list(history.tensors(history.args(at)))[int(known.overwrites) :]
-    if known.family != "join":
-        return next(iter(inputs), None)
+    inputs = list(history.tensors(history.args(at)))
     sites = {history.site(history.producer(token)) for token in inputs}
     if len(sites) == 1:
         return _beyond(failure, at, limit) or next(reversed(inputs), None)
     return None if is_part else _beyond(failure, at, limit)
+
+
+def _item_of_stack(history: FailureHistory, at: int, later: int | None) -> TensorToken | None:
+    """The tensor that was stacked, and that the call right after it selects: `torch.stack([a, b], 1)[:, 0]` is a."""
+    if later is None or operation_of(history, at).base != "stack" or operation_of(history, later).base != "getitem":
+        return None
+    items, keywords = history.args(at), history.kwargs(at)
+    along = items[1] if len(items) > 1 else keywords.get("dim", 0)
+    index = history.plain(history.args(later))[1]
+    parts = tuple(index) if isinstance(index, (tuple, list)) else (index,)
+    stacked = list(history.tensors(items))
+    selected = parts[along] if isinstance(along, int) and -len(parts) <= along < len(parts) else None
+    is_number = isinstance(selected, int) and not isinstance(selected, bool)
+    if not is_number or "..." in parts or None in parts or not -len(stacked) <= selected < len(stacked):
+        return None
+    return stacked[selected]
 
 
 def _beyond(failure: Failure, at: int, limit: int | None) -> TensorToken | None:

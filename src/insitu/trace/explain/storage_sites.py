@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from insitu.trace.explain.bindings import LOOPS, covers, nodes_of, own_nodes, scope_of, single_targets
+from insitu.trace.explain.bindings import FUNCTIONS, LOOPS, covers, nodes_of, own_nodes, parameters_of, scope_of, single_targets
 from insitu.trace.explain.call_stack import StackFrame, stack_of
 from insitu.trace.explain.definitions import FILLING
 from insitu.trace.explain.explanation import ExpressionSite
@@ -23,6 +23,7 @@ def storage_site(history: FailureHistory, at: int) -> ExpressionSite | None:
             continue
         storage = _storage(frame, statement)
         if storage is not None:
+            storage = _storage_inside(frame, storage) or storage
             return ExpressionSite(frame.file, storage.lineno, frame.code.co_name, segment(frame.file, storage))
         if not _is_returned(frame, statement):
             return None
@@ -54,6 +55,20 @@ def _is_read_by_next_pass(frame: StackFrame, statement: ast.Assign, names: set[s
         return False
     reads = [node for node in nodes_of(loops[-1], ast.Name) if isinstance(node.ctx, ast.Load) and node.id in names]
     return any(node.lineno <= statement.lineno for node in reads)
+
+
+def _storage_inside(frame: StackFrame, call: Storage) -> Storage | None:
+    """The statement in a method of the same file that stores its parameter, where a call of it stores a value."""
+    tree = tree_of(frame.file)
+    if tree is None or not isinstance(call, ast.Call):
+        return None
+    name = getattr(call.func, "attr", "")
+    methods = [node for node in nodes_of(tree, *FUNCTIONS) if node.name == name]
+    if len(methods) != 1:
+        return None
+    names = parameters_of(methods[0]) - {"self"}
+    found = [node for node in own_nodes(methods[0]) if isinstance(node, Storage) and _stores(node, names)]
+    return min(found, key=lambda node: node.lineno, default=None)
 
 
 def _nodes(frame: StackFrame) -> list[Storage]:
@@ -98,9 +113,10 @@ def _is_kept(value: ast.expr, names: set[str]) -> bool:
 def _kept_parts(value: ast.expr) -> Iterator[ast.expr]:
     """The parts of a value that is stored, without what a call computes from others."""
     yield value
-    for part in getattr(value, "elts", getattr(value, "values", ())):
-        if isinstance(part, ast.expr):
-            yield from _kept_parts(part)
+    if not isinstance(value, ast.Call):
+        for part in ast.iter_child_nodes(value):
+            if isinstance(part, ast.expr):
+                yield from _kept_parts(part)
 
 
 def _is_returned(frame: StackFrame, statement: ast.AST) -> bool:
