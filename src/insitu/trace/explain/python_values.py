@@ -202,7 +202,7 @@ def _defined(
         return
     if isinstance(found.statement, (ast.For, ast.AsyncFor)):
         items = list(_item_steps(history, here, name, found.statement, most))
-        yield from items or [ValueStep(name, site)]
+        yield from items or [ValueStep(name, site, _readings(here, found.value))]
         return
     if found.is_plain and _is_empty_container(found.value):
         yield from _filled(history, reading, name, most)

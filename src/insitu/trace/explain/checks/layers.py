@@ -112,7 +112,7 @@ def batch_of_one(case: Case, match: re.Match[str], given: TensorFacts) -> Misfit
     return Misfit(text, case.rows(input=given), -len(given.shape), advice)
 
 
-@CHECKS.add("LSTM GRU RNN LSTMCell GRUCell RNNCell")
+@CHECKS.add("LSTM GRU RNN LSTMCell GRUCell RNNCell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
 def recurrent_states(case: Case) -> Misfit:
     """The features and the states of LSTM, GRU and RNN."""
     rows = tuple(map(case.row, ("input", "state", "cell"), map(attrgetter("facts"), case.operands)))
