@@ -34,6 +34,7 @@ ORIGIN_WORDS: dict[OriginKind, tuple[str, str]] = {
     OriginKind.GRADIENT_LOST: ("gradient", "lost at"),
     OriginKind.GRADIENT_OFF: ("gradient", "switched off at"),
     OriginKind.FROZEN: ("", "frozen at"),
+    OriginKind.NUMBER: ("", "became a plain number at"),
     OriginKind.NO_GRADIENT_PRODUCED: ("", "made without a gradient at"),
     OriginKind.NO_GRADIENT_ASSIGNED: ("", "has no gradient, assigned at"),
     OriginKind.CARRIED: ("", "made before that, at"),

@@ -70,7 +70,7 @@ def passed_argument(history: FailureHistory, stack: Stack, name: str) -> ast.exp
     if len(stack) < 2:
         return None
     inner, caller = stack[:2]
-    function, node = _function(inner), caller.expression.node
+    function, node = function_of(inner), caller.expression.node
     if function is None or not isinstance(node, ast.Call) or not _is_call_of(history, caller, inner, node):
         return None
     for word in node.keywords:
@@ -79,7 +79,7 @@ def passed_argument(history: FailureHistory, stack: Stack, name: str) -> ast.exp
     return _by_index(function, node, name)
 
 
-def _function(frame: StackFrame) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+def function_of(frame: StackFrame) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The definition of the function that a frame runs."""
     tree = tree_of(frame.file)
     scope = scope_of(tree, frame.line) if tree is not None else None

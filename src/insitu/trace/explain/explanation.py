@@ -77,6 +77,7 @@ class OriginKind(Enum):
     GRADIENT_LOST = "gradient lost"
     GRADIENT_OFF = "gradient switched off"
     FROZEN = "frozen"
+    NUMBER = "became a number"
     NO_GRADIENT_PRODUCED = "no gradient, produced"
     NO_GRADIENT_ASSIGNED = "no gradient, assigned"
     GRAPH_FREED = "graph freed"

@@ -23,16 +23,14 @@ def fact_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[
         if not misfit.fact:
             continue
         concerned = [operand for operand in case.operands if misfit.mentions(operand.name)]
-        for operand in concerned:
+        odd = [operand for operand in concerned if getattr(operand.facts, misfit.fact) not in USUAL]
+        for operand in odd or concerned[:1]:
             yield from _fact_origin(failure, line, operand, misfit.fact)
 
 
 def _fact_origin(failure: Failure, line: FailedLine, operand: NamedOperand, fact: str) -> Iterator[Origin]:
     """The place since which an operand has a fact, unless the operand was produced there, and what it was made from."""
-    value = getattr(operand.facts, fact)
-    if value in USUAL:
-        return
-    history = failure.history
+    value, history = getattr(operand.facts, fact), failure.history
     found = first_call(history, operand.tensor, fact)
     if found.is_lost:
         return

@@ -12,6 +12,7 @@ from insitu.trace.event import Call, Fields
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import NO_EXPRESSION, Expression, expression_at, line_at, segment
 from insitu.trace.explain.pairing import argument_pairs
+from insitu.trace.operation import Operation, operation
 
 # A tensor of the history: an object that is known by its identity; `FailureHistory.plain` gives its facts.
 TensorToken = Any
@@ -122,6 +123,11 @@ class FailureHistory(ABC):
             yield item
         for part in _parts(item):
             yield from self.tensors(part)
+
+    def operation(self, at: int) -> Operation:
+        """What is known about the function that a call called."""
+        callee = self.callee_facts(at)
+        return operation(callee.kind, callee.name)
 
     def inputs(self, at: int) -> list[TensorToken]:
         """The tensors that went into a call."""

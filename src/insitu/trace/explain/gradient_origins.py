@@ -16,11 +16,11 @@ from insitu.trace.explain.explanation import ExpressionSite, Origin, OriginKind
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken, site_of
 from insitu.trace.explain.messages import CHANGED_IN_PLACE, INVALID_GRADIENT, NO_GRAPH, SECOND_BACKWARD
-from insitu.trace.explain.range_origins import operation_of
 from insitu.trace.explain.switched_off import switch_site
 from insitu.trace.explain.value_origins import origins_of, value_origins
 
 MOST_ENDS = 3  # of a graph that never had a gradient
+MOST_NUMBERS = 2  # that left the graph
 MOST_FROZEN = 8  # parameters that are looked at
 MOST_CALLS = 2000  # behind a loss
 FREEZING = frozenset(("requires_grad", "requires_grad_", "requires_grad="))
@@ -67,6 +67,19 @@ def _lost_gradient(failure: Failure, case: Case) -> Iterator[Origin]:
     yield from _each_site_once(frozen)
     if not cuts and not frozen:
         yield from graph.ends[:MOST_ENDS]
+        yield from _numbers_of_graph(failure)
+
+
+def _numbers_of_graph(failure: Failure) -> list[Origin]:
+    """The last calls that turned a tensor with a gradient into Python numbers, in a loss of plain numbers."""
+    history, found = failure.history, dict[ExpressionSite, Origin]()
+    for at in history.before(failure.end):
+        site = history.site(at)
+        is_number = history.operation(at).family == "number"
+        if is_number and site is not None and _takes_gradient(history, at):
+            found.pop(site, None)
+            found[site] = Origin(OriginKind.NUMBER, site, history.name_in(at, _tensor_inputs(history, at)[0]))
+    return list(found.values())[-MOST_NUMBERS:]
 
 
 def _each_site_once(origins: list[Origin]) -> list[Origin]:
@@ -94,7 +107,7 @@ def _walk_graph(history: FailureHistory, tensor: TensorToken) -> GraphBehind:
             continue
         if not _takes_gradient(history, at):
             ends = _ends_at(history, at, ends)
-        elif operation_of(history, at).base in FREEZING:
+        elif history.operation(at).base in FREEZING:
             freezes.append(at)
         else:
             cuts.append(at)

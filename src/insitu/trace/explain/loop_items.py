@@ -43,6 +43,22 @@ def loop_item(tree: ast.AST, loop: ast.For | ast.AsyncFor, name: str, resolve: R
     return LoopItem(_part(results[0], place))
 
 
+def sample(tree: ast.AST, function: str, resolve: Resolve) -> ast.expr | None:
+    """What the dataset of a file gives to its collate function for each sample; None where the source leaves doubt."""
+    loaders = [call for call in nodes_of(tree, ast.Call) if _called(call) == LOADER and _collates(call, function)]
+    if len(loaders) != 1:
+        return None
+    dataset = _first_argument(loaders[0], resolve)
+    if dataset is None:
+        return None
+    results = list(_values_of(_method(tree, _called(dataset), "__getitem__"), ast.Return))
+    return results[0] if len(results) == 1 else None
+
+
+def _collates(loader: ast.Call, function: str) -> bool:
+    return any(word.arg == "collate_fn" and getattr(word.value, "id", "") == function for word in loader.keywords)
+
+
 def _first_argument(call: ast.expr, resolve: Resolve) -> ast.expr | None:
     if not isinstance(call, ast.Call) or not call.args:
         return None

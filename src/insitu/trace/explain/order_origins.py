@@ -14,7 +14,7 @@ from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.messages import WRONG_ORDER
 from insitu.trace.explain.python_values import NameReading, readings_behind
-from insitu.trace.explain.range_origins import MOST_STEPS, operation_of
+from insitu.trace.explain.range_origins import MOST_STEPS
 from insitu.trace.explain.value_origins import argument_nodes, value_origins
 
 NAME = "the order"
@@ -41,7 +41,7 @@ def _tensor_order(history: FailureHistory, tensor: TensorToken) -> Iterator[Orig
     for _ in range(MOST_STEPS):
         if at is None:
             return
-        known = operation_of(history, at)
+        known = history.operation(at)
         if known.base in ORDERING:
             yield Origin(OriginKind.VALUE, history.site(at), NAME)
             yield from value_origins(history, at)

@@ -20,7 +20,6 @@ from insitu.trace.explain.range_origins import range_origins
 from insitu.trace.explain.size_origins import size_origins
 from insitu.trace.explain.storage_sites import storage_site
 from insitu.trace.explain.value_origins import failed_value_origins
-from insitu.trace.operation import Operation, operation
 
 MOST_ORIGINS = 5
 
@@ -114,7 +113,7 @@ def _initialization(failure: Failure, operand: NamedOperand) -> Iterator[Origin]
     is_parameter = operand.facts.type == PARAMETER
     if not is_parameter and at is None:
         at = failure.history.producer(operand.tensor)
-    if at is not None and (not is_parameter or _operation(failure.history, at).is_initial):
+    if at is not None and (not is_parameter or failure.history.operation(at).is_initial):
         yield Origin(OriginKind.PRODUCED, failure.history.site(at), operand.name)
 
 
@@ -136,8 +135,3 @@ def _is_call_of_user(history: FailureHistory, at: int) -> bool:
 
 def _has_input(history: FailureHistory, at: int, tensor: TensorToken) -> bool:
     return any(item is tensor for item in history.inputs(at))
-
-
-def _operation(history: FailureHistory, at: int) -> Operation:
-    callee = history.callee_facts(at)
-    return operation(callee.kind, callee.name)

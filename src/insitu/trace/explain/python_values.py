@@ -18,7 +18,7 @@ from insitu.trace.explain.definitions import Definition, Parameter, definition_o
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import segment, tree_of
 from insitu.trace.explain.failure_history import FailureHistory
-from insitu.trace.explain.loop_items import loop_item
+from insitu.trace.explain.loop_items import loop_item, sample
 
 MOST_STEPS = 12
 LEVELS = 2
@@ -175,7 +175,10 @@ def _steps(history: FailureHistory, reading: NameReading, most: int) -> Iterator
 def _passed(history: FailureHistory, reading: NameReading, name: str, most: int) -> Iterator[ValueStep]:
     """Where the argument for a parameter was computed; the call itself if the argument is an expression."""
     argument = passed_argument(history, reading.stack, name)
-    if argument is None or _says_little(argument):
+    if argument is None:
+        yield from _collated(history, reading, name)
+        return
+    if _says_little(argument):
         return
     caller = NameReading(reading.stack[1:], argument.lineno, argument)
     repeated = repeated_value(argument)
@@ -185,6 +188,18 @@ def _passed(history: FailureHistory, reading: NameReading, name: str, most: int)
     file = caller.frame.file
     site = ExpressionSite(file, argument.lineno, "", segment(file, argument))
     yield ValueStep(name, site, _readings(caller, argument))
+
+
+def _collated(history: FailureHistory, reading: NameReading, name: str) -> Iterator[ValueStep]:
+    """The samples that a collate function got: what the dataset returns."""
+    tree, file = tree_of(reading.frame.file), reading.frame.file
+    if tree is None or len(reading.stack) < 2:
+        return
+    around = NameReading(reading.stack[1:], reading.stack[1].line, reading.node)
+    item = sample(tree, reading.frame.code.co_name, lambda node: _meaning(history, around, node))
+    if item is not None:
+        inside = NameReading(reading.stack[:1], item.lineno, item)
+        yield ValueStep(name, ExpressionSite(file, item.lineno, "", segment(file, item)), _readings(inside, item))
 
 
 def _defined(

@@ -14,9 +14,9 @@ from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.messages import WRONG_ELEMENTS
+from insitu.trace.explain.size_origins import limit_of_values
 from insitu.trace.explain.sizes.walk import find_size
 from insitu.trace.explain.value_origins import argument_origins, is_made_by_loop, operand_origins, value_origins
-from insitu.trace.operation import Operation, operation
 
 MOST_STEPS = 50
 # Calls that keep values within bounds, or leave out some: the values that are out of range were there before.
@@ -45,7 +45,7 @@ def range_origins(failure: Failure, line: FailedLine, case: Case) -> Iterator[Or
         way = _way_past(failure, operand, limit)
         name = operand.name
         for found in _computed(failure, operand.tensor, limit):
-            yield from _origins(failure, found, name, way)
+            yield from _origins(failure, line, found, name, way)
             if is_made_by_loop(failure.history, found.at):
                 yield from operand_origins(failure, line, operand.name)
             name = way = ""  # what was seen is the range of the operand
@@ -136,7 +136,7 @@ def _way_past(failure: Failure, operand: NamedOperand, limit: int | None) -> str
     return ""
 
 
-def _origins(failure: Failure, found: ProducedValues, name: str, way: str) -> Iterator[Origin]:
+def _origins(failure: Failure, line: FailedLine, found: ProducedValues, name: str, way: str) -> Iterator[Origin]:
     history = failure.history
     site = history.site(found.at)
     if site is None:
@@ -146,6 +146,7 @@ def _origins(failure: Failure, found: ProducedValues, name: str, way: str) -> It
     else:
         yield Origin(OriginKind.VALUES_PRODUCED, site)
     yield from value_origins(history, found.at)
+    yield from limit_of_values(failure, line, found.at)
     if found.unrecorded is not None:
         yield from argument_origins(history, found.at, found.unrecorded)
 
@@ -161,7 +162,7 @@ def _computed(failure: Failure, tensor: TensorToken, limit: int | None) -> Itera
     for _ in range(MOST_STEPS):
         if at is None:
             return
-        known = operation_of(history, at)
+        known = history.operation(at)
         is_passing = known.is_move or known.base in BOUNDING
         if not is_passing:
             token = _beyond(failure, at, limit)
@@ -191,7 +192,7 @@ def _joined(failure: Failure, at: int, limit: int | None, is_part: bool) -> Tens
 
 def _item_of_stack(history: FailureHistory, at: int, later: int | None) -> TensorToken | None:
     """The tensor that was stacked, and that the call right after it selects: `torch.stack([a, b], 1)[:, 0]` is a."""
-    if later is None or operation_of(history, at).base != "stack" or operation_of(history, later).base != "getitem":
+    if later is None or history.operation(at).base != "stack" or history.operation(later).base != "getitem":
         return None
     items, keywords = history.args(at), history.kwargs(at)
     along = items[1] if len(items) > 1 else keywords.get("dim", 0)
@@ -214,9 +215,3 @@ def _beyond(failure: Failure, at: int, limit: int | None) -> TensorToken | None:
         if limits is not None and not 0 <= limits[0] <= limits[1] <= limit:
             return token
     return None
-
-
-def operation_of(history: FailureHistory, at: int) -> Operation:
-    """What is known about the function that a call called."""
-    callee = history.callee_facts(at)
-    return operation(callee.kind, callee.name)

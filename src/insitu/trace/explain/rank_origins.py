@@ -11,7 +11,6 @@ from insitu.trace.explain.explanation import Origin, OriginKind
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
-from insitu.trace.explain.range_origins import operation_of
 from insitu.trace.operation import Operation
 
 MOST_CALLS = 300
@@ -49,7 +48,7 @@ def _last_change(history: FailureHistory, tensor: TensorToken) -> RankChange | N
         same = [token for token in inputs if len(history.plain(token).shape) == rank]
         if same:
             tensor = same[0]
-        elif inputs and _keeps_tensor(operation_of(history, at)):
+        elif inputs and _keeps_tensor(history.operation(at)):
             return RankChange(at, history.plain(inputs[0]), history.plain(tensor))
         else:
             return None

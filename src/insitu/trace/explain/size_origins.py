@@ -12,6 +12,7 @@ from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, Ori
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.rank_origins import rank_origins
+from insitu.trace.explain.shape_sources import size_sources
 from insitu.trace.explain.sizes.walk import SizeOrigin, find_sizes
 from insitu.trace.explain.value_origins import is_made_by_loop, operand_origins, value_origins
 
@@ -75,6 +76,16 @@ def _size_origin(failure: Failure, line: FailedLine, operand: NamedOperand, dime
         yield from operand_origins(failure, line, operand.name)
 
 
+def limit_of_values(failure: Failure, line: FailedLine, at: int) -> Iterator[Origin]:
+    """Where the end of a range comes from that is the size of a tensor: `torch.arange(x.shape[1])`."""
+    result = next(failure.history.tensors(failure.history.result(at)), None)
+    if result is None:
+        return
+    shape = failure.history.plain(result).shape
+    if len(shape) == 1:
+        yield from _size_of_another(failure, line, next(find_sizes(failure.history, result, 0)))
+
+
 def _is_from_outside(failure: Failure, operand: NamedOperand, first: SizeOrigin) -> bool:
     """Whether only the source says where an operand comes from; the assignment of a plain name is shown elsewhere."""
     if first.call is not None:
@@ -101,6 +112,20 @@ def _origins(failure: Failure, line: FailedLine, operand: NamedOperand, sizes: l
             yield Origin(OriginKind.SIZE, site, size=size.start.size, tensors=_tensors(size))
         if size.call is not None:
             yield from value_origins(history, size.call)
+            yield from _size_of_another(failure, line, size)
+
+
+def _size_of_another(failure: Failure, line: FailedLine, size: SizeOrigin) -> Iterator[Origin]:
+    """Where the size comes from that a new tensor has from the shape of another one."""
+    if size.call is None or size.is_change:
+        return
+    for source in islice(size_sources(failure.history, size.call, size.start.size), 1):
+        found = find_sizes(failure.history, source.tensor, source.dim)
+        for each in _those_that_matter(list(found)):
+            site = _site(failure, each)
+            if site is not None and site != line.site:
+                yield Origin(OriginKind.SIZE, site, size=each.start.size, tensors=_tensors(each))
+                yield from value_origins(failure.history, each.call)
 
 
 def _those_that_matter(found: list[SizeOrigin]) -> list[SizeOrigin]:

@@ -23,7 +23,7 @@ def value_origins(history: FailureHistory, at: int | None) -> Iterator[Origin]:
     line = history.on_line(at)
     if line is None:
         return
-    yield from islice(origins_of(history, stack_of(history, line), _value_nodes(history, line)), MOST_VALUES)
+    yield from islice(origins_of(history, stack_of(history, line), value_nodes(history, line)), MOST_VALUES)
 
 
 def is_made_by_loop(history: FailureHistory, at: int) -> bool:
@@ -71,7 +71,7 @@ def origins_of(history: FailureHistory, stack: Stack, nodes: list[ast.expr]) -> 
         yield Origin(OriginKind.VALUE, found.site, found.name)
 
 
-def _value_nodes(history: FailureHistory, line: int) -> list[ast.expr]:
+def value_nodes(history: FailureHistory, line: int) -> list[ast.expr]:
     """The expressions of the arguments of a call that are not tensors."""
     node, callee = history.expression(line).node, history.callee_facts(line)
     pairs = argument_pairs(node, callee.name, history.args(line), history.kwargs(line))

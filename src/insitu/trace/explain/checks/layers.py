@@ -118,7 +118,8 @@ def recurrent_states(case: Case) -> Misfit:
     rows = tuple(map(case.row, ("input", "state", "cell"), map(attrgetter("facts"), case.operands)))
     expected = re.search(r"[Ee]xpected (.*?), got (.*)", case.message)
     if expected is None:
-        return Misfit(case.message.partition("\n")[0], rows)
+        fact = "dtype" if "dtype" in case.message else ""
+        return Misfit(case.message.partition("\n")[0], rows, fact=fact)
     text = f"{case.name} expects {expected[1]}, not {expected[2]}"
     return Misfit(text, rows, advice=_order_of_state(case))
 
