@@ -32,7 +32,7 @@ REGISTRATIONS = frozenset(("register_buffer", "register_parameter"))
 
 
 @dataclass(slots=True, frozen=True)
-class Definition:
+class ValueDefinition:
     """A statement that gave a name its value. `value` is the expression of an assignment, or what a loop goes over.
 
     `register_buffer("name", value)` counts as an assignment.
@@ -69,7 +69,7 @@ class Parameter:
 PARAMETER = Parameter()
 
 
-def definition_of(tree: ast.AST, line: int, name: str) -> Definition | Parameter | None:
+def definition_of(tree: ast.AST, line: int, name: str) -> ValueDefinition | Parameter | None:
     """What gave a name the value that it has on a line; None where the source leaves doubt.
 
     Other assignments of plain constants, as `shift = 0` before a loop, leave no doubt about what changed the name.
@@ -88,28 +88,28 @@ def definition_of(tree: ast.AST, line: int, name: str) -> Definition | Parameter
     return _local_definition(tree, line, name)
 
 
-def _definition(node: ast.AST, name: str) -> Definition | None:
+def _definition(node: ast.AST, name: str) -> ValueDefinition | None:
     if isinstance(node, Loop):
-        return Definition(node, node.iter)
+        return ValueDefinition(node, node.iter)
     if not isinstance(node, Assignment):
         return None
     value = value_for(node, name)
     if value is None:
         return None
-    return Definition(node, value)
+    return ValueDefinition(node, value)
 
 
-def _comprehension_definition(tree: ast.AST, line: int, name: str) -> Definition | None:
+def _comprehension_definition(tree: ast.AST, line: int, name: str) -> ValueDefinition | None:
     """What the only comprehension on a line that has a name goes over."""
     around = [node for node in nodes_of(tree, *COMPREHENSIONS) if covers(node, line)]
     loops = [loop for node in around for loop in node.generators]
     found = [loop for loop in loops if name in map(ast.unparse, single_targets(loop.target))]
     if len(found) == 1:
-        return Definition(found[0], found[0].iter)
+        return ValueDefinition(found[0], found[0].iter)
     return None
 
 
-def _local_definition(tree: ast.AST, line: int, name: str) -> Definition | Parameter | None:
+def _local_definition(tree: ast.AST, line: int, name: str) -> ValueDefinition | Parameter | None:
     scope = scope_of(tree, line)
     if isinstance(scope, ast.ClassDef) or may_be_bound_elsewhere(tree, scope, name):
         return None
@@ -128,7 +128,7 @@ def _local_definition(tree: ast.AST, line: int, name: str) -> Definition | Param
     return None
 
 
-def filling_of(tree: ast.AST, line: int, name: str) -> Definition | None:
+def filling_of(tree: ast.AST, line: int, name: str) -> ValueDefinition | None:
     """The statement that fills the container of a name, if it is the only one in the function: `found.append(x)`.
 
     >>> source = "found = []\nfor x in xs:\n    found.append(x + 1)\nuse(found)"
@@ -138,7 +138,7 @@ def filling_of(tree: ast.AST, line: int, name: str) -> Definition | None:
     calls = [node for node in own_nodes(scope_of(tree, line)) if isinstance(node, ast.Call)]
     found = [call for call in calls if _fills(call, name)]
     if len(found) == 1:
-        return Definition(found[0], found[0].args[-1])
+        return ValueDefinition(found[0], found[0].args[-1])
     return None
 
 
@@ -154,7 +154,7 @@ def _own_parameters(scope: ast.AST) -> set[str]:
     return set()
 
 
-def _global_definition(tree: ast.AST, name: str) -> Definition | None:
+def _global_definition(tree: ast.AST, name: str) -> ValueDefinition | None:
     """The only assignment of a name in a module."""
     bindings = [node for node in own_nodes(tree) if binds(node, name)]
     if len(bindings) == 1:
@@ -180,7 +180,7 @@ def _is_constant(node: ast.AST, name: str) -> bool:
     return isinstance(value_for(node, name), ast.Constant)
 
 
-def _attribute_definition(tree: ast.AST, attribute: str) -> Definition | None:
+def _attribute_definition(tree: ast.AST, attribute: str) -> ValueDefinition | None:
     """The only assignment of an attribute in a file, besides plain constants."""
     found = [each for each in _attribute_assignments(tree, attribute) if not isinstance(each.value, ast.Constant)]
     if len(found) == 1:
@@ -188,7 +188,7 @@ def _attribute_definition(tree: ast.AST, attribute: str) -> Definition | None:
     return None
 
 
-def _attribute_assignments(tree: ast.AST, attribute: str) -> Iterator[Definition]:
+def _attribute_assignments(tree: ast.AST, attribute: str) -> Iterator[ValueDefinition]:
     for node in nodes_of(tree, ast.Assign, ast.AnnAssign, ast.AugAssign):
         for target in targets(node):
             if isinstance(target, ast.Attribute) and target.attr == attribute:
@@ -198,4 +198,4 @@ def _attribute_assignments(tree: ast.AST, attribute: str) -> Iterator[Definition
     for call in nodes_of(tree, ast.Call):
         is_registration = getattr(call.func, "attr", "") in REGISTRATIONS and len(call.args) > 1
         if is_registration and getattr(call.args[0], "value", None) == attribute:
-            yield Definition(call, call.args[1])
+            yield ValueDefinition(call, call.args[1])

@@ -94,8 +94,9 @@ class OriginKind(Enum):
 class Origin:
     """Where a value comes from: its name, the kind of connection, the site; `receiver` is the call it was passed to.
 
-    `size` is the size that comes from there, or the limit of a range. `tensors` are those that the view shows: of a size, the tensor before the
-    call that introduced it and the one after it; of a tensor that is carried over, the tensor itself.
+    `size` is the size that comes from there, or how a range is left. `tensors` are those that the view shows: of a
+    size, the tensor before the call that introduced it and the one after it; of a tensor that is carried over, the
+    tensor itself.
     """
 
     kind: OriginKind

@@ -1,4 +1,4 @@
-"""What a loop goes over, read from the source: the samples of a dataset, what a collate function returns, a generator."""
+"""What a loop goes over, read from the source: samples of a dataset, what a collate function or a generator returns."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def loop_item(tree: ast.AST, loop: ast.For | ast.AsyncFor, name: str, resolve: R
     place = _place(loop.target, name)
     if place is None:
         return None
-    source = resolve(loop.iter) or loop.iter
-    if _called(source) == "enumerate" and place[:1] == (1,):
+    source: ast.expr | None = resolve(loop.iter) or loop.iter
+    if source is not None and _called(source) == "enumerate" and place[:1] == (1,):
         place, source = place[1:], _first_argument(source, resolve)
     while source is not None and _called(source) in WRAPPERS:
         source = _first_argument(source, resolve)

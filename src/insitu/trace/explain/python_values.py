@@ -14,7 +14,7 @@ from itertools import chain
 from insitu.trace.explain.assignments import COMPREHENSIONS, function_result
 from insitu.trace.explain.bindings import scope_of, single_targets
 from insitu.trace.explain.call_stack import Stack, StackFrame, passed_argument
-from insitu.trace.explain.definitions import Definition, Parameter, definition_of, filling_of
+from insitu.trace.explain.definitions import ValueDefinition, Parameter, definition_of, filling_of
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import segment, tree_of
 from insitu.trace.explain.failure_history import FailureHistory
@@ -203,7 +203,7 @@ def _collated(history: FailureHistory, reading: NameReading, name: str) -> Itera
 
 
 def _defined(
-    history: FailureHistory, reading: NameReading, name: str, found: Definition, most: int
+    history: FailureHistory, reading: NameReading, name: str, found: ValueDefinition, most: int
 ) -> Iterator[ValueStep]:
     """The statement that gave a name its value, or the one behind it that computed the value."""
     file = reading.frame.file
@@ -257,7 +257,7 @@ def _meaning(history: FailureHistory, reading: NameReading, node: ast.expr) -> a
         if tree is None or repeated_value(node) is not node:
             return node
         found = definition_of(tree, reading.line, ast.unparse(node))
-        if isinstance(found, Definition):
+        if isinstance(found, ValueDefinition):
             reading, node = _at(reading, found), found.value
             continue
         argument = passed_argument(history, reading.stack, ast.unparse(node)) if found is not None else None
@@ -319,7 +319,7 @@ def _readings(around: NameReading, node: ast.expr, *, is_resolved: bool = False)
     return tuple(NameReading(around.stack, around.line, name) for name in names)
 
 
-def _at(reading: NameReading, found: Definition) -> NameReading:
+def _at(reading: NameReading, found: ValueDefinition) -> NameReading:
     """The statement that gave a name its value. In another function, the caller is not known."""
     line, stack = found.line, reading.stack
     tree = tree_of(reading.frame.file)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from insitu.trace.explain.call_stack import FORWARD, StackFrame, function_of, stack_of
-from insitu.trace.explain.definitions import Definition, definition_of
+from insitu.trace.explain.definitions import ValueDefinition, definition_of
 from insitu.trace.explain.expressions import tree_of
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.pairing import argument_pairs
@@ -57,11 +57,11 @@ def _readings(frame: StackFrame, node: ast.expr) -> Iterator[ShapeReading]:
             yield reading
         elif isinstance(part, ast.Name) and tree is not None:
             found = definition_of(tree, frame.line, part.id)
-            if isinstance(found, Definition):
+            if isinstance(found, ValueDefinition):
                 yield from _unpacked(found, part.id)
 
 
-def _unpacked(found: Definition, name: str) -> Iterator[ShapeReading]:
+def _unpacked(found: ValueDefinition, name: str) -> Iterator[ShapeReading]:
     reading = shape_reading(found.value)
     if reading is not None:
         yield reading
@@ -116,9 +116,7 @@ def _tensor_named(history: FailureHistory, line: int, frame: StackFrame, name: s
     return _input_of_module(history, parent, frame, name)
 
 
-def _input_of_module(
-    history: FailureHistory, parent: int | None, frame: StackFrame, name: str
-) -> TensorToken | None:
+def _input_of_module(history: FailureHistory, parent: int | None, frame: StackFrame, name: str) -> TensorToken | None:
     """The tensor that the module around a call got for a parameter of its `forward`."""
     function = function_of(frame)
     is_forward = function is not None and function.name == FORWARD

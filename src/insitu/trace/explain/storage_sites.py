@@ -5,7 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from insitu.trace.explain.bindings import FUNCTIONS, LOOPS, covers, nodes_of, own_nodes, parameters_of, scope_of, single_targets
+from insitu.trace.explain.bindings import (
+    FUNCTIONS,
+    LOOPS,
+    covers,
+    nodes_of,
+    own_nodes,
+    parameters_of,
+    scope_of,
+    single_targets,
+)
 from insitu.trace.explain.call_stack import StackFrame, stack_of
 from insitu.trace.explain.definitions import FILLING
 from insitu.trace.explain.explanation import ExpressionSite
