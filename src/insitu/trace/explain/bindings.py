@@ -33,7 +33,13 @@ def scope_of(tree: ast.AST, line: int) -> ast.AST:
 @lru_cache(maxsize=64)
 def nodes_of(tree: ast.AST, *kinds: type[ast.AST]) -> tuple[Any, ...]:
     """Every node of some kinds in a tree."""
-    return tuple(node for node in ast.walk(tree) if isinstance(node, kinds))
+    return tuple(node for node in _all_nodes(tree) if isinstance(node, kinds))
+
+
+@lru_cache(maxsize=8)
+def _all_nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """Every node of a tree: to walk a long file takes milliseconds."""
+    return tuple(ast.walk(tree))
 
 
 def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:

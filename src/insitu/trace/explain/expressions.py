@@ -158,7 +158,13 @@ def columns(file: str, node: ast.AST) -> tuple[int, int, int]:
 
 def segment(file: str, node: ast.AST) -> str:
     """The source text of a node."""
-    return ast.get_source_segment("".join(linecache.getlines(file)), node) or ""
+    line, end_line, start, end = position_of(node)
+    encoded = [each.encode() for each in linecache.getlines(file)[line - 1 : end_line]]
+    if not encoded or not line:
+        return ""
+    encoded[-1] = encoded[-1][:end]
+    encoded[0] = encoded[0][start:]
+    return b"".join(encoded).decode(errors="replace")
 
 
 def loop_text(file: str, loop: ast.For | ast.AsyncFor) -> str:

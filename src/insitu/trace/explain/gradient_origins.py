@@ -13,6 +13,7 @@ from insitu.trace.explain.call_stack import stack_of
 from insitu.trace.explain.carried import PARAMETER, carried_origins
 from insitu.trace.explain.case import Case
 from insitu.trace.explain.explanation import ExpressionSite, Origin, OriginKind
+from insitu.trace.explain.expressions import line_at
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken, site_of
 from insitu.trace.explain.messages import CHANGED_IN_PLACE, INVALID_GRADIENT, NO_GRAPH, SECOND_BACKWARD
@@ -21,6 +22,7 @@ from insitu.trace.explain.value_origins import origins_of, value_origins
 
 MOST_ENDS = 3  # of a graph that never had a gradient
 MOST_NUMBERS = 2  # that left the graph
+MOST_CUTS = 8  # that are looked at
 MOST_FROZEN = 8  # parameters that are looked at
 MOST_CALLS = 2000  # behind a loss
 FREEZING = frozenset(("requires_grad", "requires_grad_", "requires_grad="))
@@ -61,7 +63,7 @@ def _lost_gradient(failure: Failure, case: Case) -> Iterator[Origin]:
     if case.first is None:
         return
     graph = _walk_graph(failure.history, case.first.tensor)
-    cuts = list(chain.from_iterable(_cut(failure.history, at) for at in graph.cuts))
+    cuts = list(chain.from_iterable(_cut(failure.history, at) for at in graph.cuts[:MOST_CUTS]))
     frozen = list(chain.from_iterable(_frozen(failure.history, at) for at in graph.freezes[:MOST_FROZEN]))
     yield from _each_site_once(cuts)[:MOST_ENDS]
     yield from _each_site_once(frozen)
@@ -72,14 +74,14 @@ def _lost_gradient(failure: Failure, case: Case) -> Iterator[Origin]:
 
 def _numbers_of_graph(failure: Failure) -> list[Origin]:
     """The last calls that turned a tensor with a gradient into Python numbers, in a loss of plain numbers."""
-    history, found = failure.history, dict[ExpressionSite, Origin]()
-    for at in history.before(failure.end):
-        site = history.site(at)
-        is_number = history.operation(at).family == "number"
-        if is_number and site is not None and _takes_gradient(history, at):
-            found.pop(site, None)
-            found[site] = Origin(OriginKind.NUMBER, site, history.name_in(at, _tensor_inputs(history, at)[0]))
-    return list(found.values())[-MOST_NUMBERS:]
+    history, found = failure.history, list[Origin]()
+    for at in islice(reversed(list(history.before(failure.end))), MOST_CALLS):
+        if history.operation(at).family == "number" and _takes_gradient(history, at):
+            name = history.name_in(at, _tensor_inputs(history, at)[0])
+            found = _each_site_once([*found, Origin(OriginKind.NUMBER, history.site(at), name)])
+        if len(found) == MOST_NUMBERS:
+            break
+    return found
 
 
 def _each_site_once(origins: list[Origin]) -> list[Origin]:
@@ -103,10 +105,10 @@ class GraphBehind:
 def _walk_graph(history: FailureHistory, tensor: TensorToken) -> GraphBehind:
     cuts, freezes, ends = list[int](), list[int](), list[Origin]()
     for at in islice(_producers(history, tensor, before_gradient=True), MOST_CALLS):
-        if history.site(at) is None:
+        if history.on_line(at) is None:
             continue
         if not _takes_gradient(history, at):
-            ends = _ends_at(history, at, ends)
+            ends = _ends_at(history, at, ends) if len(ends) < MOST_ENDS else ends
         elif history.operation(at).base in FREEZING:
             freezes.append(at)
         else:
@@ -175,9 +177,9 @@ def _numbers_that_left(history: FailureHistory, at: int) -> list[Origin]:
 
 def _leaves_graph(history: FailureHistory, site: ExpressionSite, end: int) -> bool:
     """Whether a call on the line of a site took a gradient and returned none."""
-    for at in history.before(end):
-        here = history.site(at)
-        is_there = here is not None and (here.file, here.line) == (site.file, site.line)
+    for at in islice(reversed(list(history.before(end))), MOST_CALLS):
+        frame = history.frame(at)
+        is_there = frame is not None and (frame[0].co_filename, line_at(*frame)) == (site.file, site.line)
         if is_there and _takes_gradient(history, at) and not _returns_gradient(history, at):
             return True
     return False

@@ -14,7 +14,7 @@ from itertools import chain
 from insitu.trace.explain.assignments import COMPREHENSIONS, function_result
 from insitu.trace.explain.bindings import scope_of, single_targets
 from insitu.trace.explain.call_stack import Stack, StackFrame, passed_argument
-from insitu.trace.explain.definitions import ValueDefinition, Parameter, definition_of, filling_of
+from insitu.trace.explain.definitions import Parameter, ValueDefinition, definition_of, filling_of
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import segment, tree_of
 from insitu.trace.explain.failure_history import FailureHistory

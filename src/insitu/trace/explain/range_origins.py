@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import TensorFacts
@@ -194,16 +195,25 @@ def _item_of_stack(history: FailureHistory, at: int, later: int | None) -> Tenso
     """The tensor that was stacked, and that the call right after it selects: `torch.stack([a, b], 1)[:, 0]` is a."""
     if later is None or history.operation(at).base != "stack" or history.operation(later).base != "getitem":
         return None
-    items, keywords = history.args(at), history.kwargs(at)
-    along = items[1] if len(items) > 1 else keywords.get("dim", 0)
-    index = history.plain(history.args(later))[1]
-    parts = tuple(index) if isinstance(index, (tuple, list)) else (index,)
+    items = history.args(at)
+    along = items[1] if len(items) > 1 else history.kwargs(at).get("dim", 0)
+    selected = _number_at(history.plain(history.args(later))[1], along)
     stacked = list(history.tensors(items))
-    selected = parts[along] if isinstance(along, int) and -len(parts) <= along < len(parts) else None
-    is_number = isinstance(selected, int) and not isinstance(selected, bool)
-    if not is_number or "..." in parts or None in parts or not -len(stacked) <= selected < len(stacked):
+    if selected is None or not -len(stacked) <= selected < len(stacked):
         return None
     return stacked[selected]
+
+
+def _number_at(index: Any, place: Any) -> int | None:
+    """The number at a place of an index; None if there is another thing, or places are added or skipped before it."""
+    parts = tuple(index) if isinstance(index, (tuple, list)) else (index,)
+    is_plain = isinstance(place, int) and None not in parts and "..." not in parts
+    if not is_plain or not -len(parts) <= place < len(parts):
+        return None
+    found = parts[place]
+    if type(found) is int:
+        return found
+    return None
 
 
 def _beyond(failure: Failure, at: int, limit: int | None) -> TensorToken | None:
