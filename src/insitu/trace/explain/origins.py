@@ -28,10 +28,22 @@ def find_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[
     """Where the values come from, each site once; the line that failed is left out where it produced the value."""
     found: dict[object, Origin] = {}
     for origin in _all_origins(failure, line, case, misfits):
-        is_here = origin.kind is OriginKind.PRODUCED and origin.site == line.site
-        if not is_here:
+        if not _is_shown_already(origin, line):
             found.setdefault(_place(origin.site), origin)
     return tuple(found.values())[:MOST_ORIGINS]
+
+
+def _is_shown_already(origin: Origin, line: FailedLine) -> bool:
+    """Whether the failed line itself produced the value: the line is shown with its values."""
+    if origin.kind is OriginKind.RANGE:
+        return _is_on_line(origin.site, line.site)
+    return origin.kind is OriginKind.PRODUCED and origin.site == line.site
+
+
+def _is_on_line(one: ExpressionSite | None, other: ExpressionSite | None) -> bool:
+    if one is None or other is None:
+        return False
+    return (one.file, one.line) == (other.file, other.line)
 
 
 def _place(site: ExpressionSite | None) -> object:
