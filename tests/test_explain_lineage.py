@@ -228,7 +228,8 @@ def test_index_out_of_range_is_followed_through_a_buffer_and_numpy(program: Prog
                 self.register_buffer("starts", starts(sizes))
                 self.table = nn.Embedding(sum(sizes), 2)
             def forward(self, fields):
-                return self.table(fields + self.starts)
+                rows = fields + self.starts
+                return self.table(rows)
         def run():
             return Fields([3, 4])(torch.zeros(5, 2, dtype=torch.long))
         """,

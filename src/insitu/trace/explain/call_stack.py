@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import CodeType
 
 from insitu.trace.explain.bindings import FUNCTIONS, scope_of
-from insitu.trace.explain.expressions import Expression, expression_at, line_at, tree_of
+from insitu.trace.explain.expressions import Expression, called_name, expression_at, line_at, source_tree
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory
 
@@ -81,8 +81,7 @@ def passed_argument(history: FailureHistory, stack: Stack, name: str) -> ast.exp
 
 def function_of(frame: StackFrame) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The definition of the function that a frame runs."""
-    tree = tree_of(frame.file)
-    scope = scope_of(tree, frame.line) if tree is not None else None
+    scope = scope_of(source_tree(frame.file), frame.line)
     if isinstance(scope, FUNCTIONS) and scope.name == frame.code.co_name:
         return scope
     return None
@@ -91,7 +90,7 @@ def function_of(frame: StackFrame) -> ast.FunctionDef | ast.AsyncFunctionDef | N
 def _is_call_of(history: FailureHistory, caller: StackFrame, inner: StackFrame, node: ast.Call) -> bool:
     """Whether an expression calls the function of the inner frame itself."""
     name = inner.code.co_name
-    written = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    written = called_name(node)
     if caller.module_call is not None:
         return name == FORWARD and len(history.args(caller.module_call)) == len(node.args)
     if name == CONSTRUCTOR:

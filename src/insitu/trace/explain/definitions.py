@@ -114,11 +114,8 @@ def _local_definition(tree: ast.AST, line: int, name: str) -> ValueDefinition | 
     if isinstance(scope, ast.ClassDef) or may_be_bound_elsewhere(tree, scope, name):
         return None
     bindings = [node for node in own_nodes(scope) if binds(node, name)]
-    if isinstance(scope, FUNCTIONS):
-        if not bindings and name in parameters_of(scope):
-            return PARAMETER
-        if not bindings and scope is not tree:
-            return _global_definition(tree, name)
+    if not bindings and isinstance(scope, FUNCTIONS):
+        return _definition_outside(tree, scope, name)
     loop = _innermost_loop(bindings, line)
     if loop is not None:
         return _definition(loop, name)
@@ -146,6 +143,13 @@ def _fills(call: ast.Call, name: str) -> bool:
     function = call.func
     is_filling = isinstance(function, ast.Attribute) and function.attr in FILLING and bool(call.args)
     return is_filling and ast.unparse(function.value) == name  # type: ignore[attr-defined]
+
+
+def _definition_outside(tree: ast.AST, scope: ast.AST, name: str) -> ValueDefinition | Parameter | None:
+    """What gave a name its value that its function does not set: the caller, or the module."""
+    if name in parameters_of(scope):
+        return PARAMETER
+    return _global_definition(tree, name)
 
 
 def _own_parameters(scope: ast.AST) -> set[str]:

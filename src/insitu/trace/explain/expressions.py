@@ -78,6 +78,21 @@ def tree_of(file: str) -> ast.AST | None:
     return _parse("".join(linecache.getlines(file)))
 
 
+# The tree of a source that cannot be read: nothing is found in it.
+_NO_TREE = ast.Module(body=[], type_ignores=[])
+
+
+def source_tree(file: str) -> ast.AST:
+    """The syntax tree of a file; an empty one if it cannot be read or parsed."""
+    return tree_of(file) or _NO_TREE
+
+
+def called_name(node: ast.AST) -> str:
+    """The last part of the name that an expression calls: of `torch.no_grad()` it is no_grad; empty for others."""
+    function = getattr(node, "func", None)
+    return str(getattr(function, "attr", getattr(function, "id", "")))
+
+
 @lru_cache(maxsize=16)
 def _parse(source: str) -> ast.AST | None:
     if not source:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from insitu.trace.explain.bindings import FUNCTIONS, nodes_of, own_nodes
+from insitu.trace.explain.expressions import called_name
 
 # Functions that go over their first argument and change nothing about its items.
 WRAPPERS = frozenset(("iter", "tqdm", "trange", "islice", "reversed", "sorted", "cycle", "prefetch", "list", "tuple"))
@@ -31,9 +32,9 @@ def loop_item(tree: ast.AST, loop: ast.For | ast.AsyncFor, name: str, resolve: R
     if place is None:
         return None
     source: ast.expr | None = resolve(loop.iter) or loop.iter
-    if source is not None and _called(source) == "enumerate" and place[:1] == (1,):
+    if source is not None and called_name(source) == "enumerate" and place[:1] == (1,):
         place, source = place[1:], _first_argument(source, resolve)
-    while source is not None and _called(source) in WRAPPERS:
+    while source is not None and called_name(source) in WRAPPERS:
         source = _first_argument(source, resolve)
     if source is None:
         return None
@@ -45,13 +46,13 @@ def loop_item(tree: ast.AST, loop: ast.For | ast.AsyncFor, name: str, resolve: R
 
 def sample(tree: ast.AST, function: str, resolve: Resolve) -> ast.expr | None:
     """What the dataset of a file gives to its collate function for each sample; None where the source leaves doubt."""
-    loaders = [call for call in nodes_of(tree, ast.Call) if _called(call) == LOADER and _collates(call, function)]
+    loaders = [call for call in nodes_of(tree, ast.Call) if called_name(call) == LOADER and _collates(call, function)]
     if len(loaders) != 1:
         return None
     dataset = _first_argument(loaders[0], resolve)
     if dataset is None:
         return None
-    results = list(_values_of(_method(tree, _called(dataset), "__getitem__"), ast.Return))
+    results = list(_values_of(_method(tree, called_name(dataset), "__getitem__"), ast.Return))
     return results[0] if len(results) == 1 else None
 
 
@@ -86,16 +87,9 @@ def _part(value: ast.expr, place: tuple[int, ...]) -> ast.expr:
     return value
 
 
-def _called(node: ast.expr) -> str:
-    """The last part of the name that an expression calls; empty if it calls nothing."""
-    if not isinstance(node, ast.Call):
-        return ""
-    return str(getattr(node.func, "attr", getattr(node.func, "id", "")))
-
-
 def _results(tree: ast.AST, source: ast.expr, resolve: Resolve) -> Iterator[ast.expr]:
     """What the function that makes the items returns or yields."""
-    name = _called(source)
+    name = called_name(source)
     if name != LOADER:
         yield from _values_of(_function(tree, name), ast.Yield)
         return
@@ -106,7 +100,7 @@ def _results(tree: ast.AST, source: ast.expr, resolve: Resolve) -> Iterator[ast.
         return
     dataset = _first_argument(source, resolve)
     if dataset is not None:
-        yield from _values_of(_method(tree, _called(dataset), "__getitem__"), ast.Return)
+        yield from _values_of(_method(tree, called_name(dataset), "__getitem__"), ast.Return)
 
 
 def _values_of(function: ast.AST | None, kind: type[ast.Return] | type[ast.Yield]) -> Iterator[ast.expr]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from insitu.trace.explain.bindings import own_nodes, scope_of
 from insitu.trace.explain.call_stack import stack_at
 from insitu.trace.explain.explanation import ExpressionSite, Origin, OriginKind
-from insitu.trace.explain.expressions import segment, tree_of
+from insitu.trace.explain.expressions import called_name, segment, source_tree
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
@@ -57,10 +57,8 @@ def _tensor_order(history: FailureHistory, tensor: TensorToken) -> Iterator[Orig
 def _python_order(reading: NameReading) -> Iterator[Origin]:
     """The calls in the function around a name that put it in order: `batch.sort()`, `sorted(batch)`."""
     file = reading.frame.file
-    tree, name = tree_of(file), ast.unparse(reading.node)
-    if tree is None:
-        return
-    for node in own_nodes(scope_of(tree, reading.line)):
+    scope, name = scope_of(source_tree(file), reading.line), ast.unparse(reading.node)
+    for node in own_nodes(scope):
         if isinstance(node, ast.Call) and _orders(node, name) and node.lineno <= reading.line:
             yield Origin(OriginKind.VALUE, ExpressionSite(file, node.lineno, "", segment(file, node)), NAME)
 
@@ -68,7 +66,7 @@ def _python_order(reading: NameReading) -> Iterator[Origin]:
 def _orders(call: ast.Call, name: str) -> bool:
     """Whether a call sorts a name, in place or as its first argument."""
     function = call.func
-    if getattr(function, "attr", getattr(function, "id", "")) not in PYTHON_ORDERING:
+    if called_name(call) not in PYTHON_ORDERING:
         return False
     owners = [function.value] if isinstance(function, ast.Attribute) else []
     return name in map(ast.unparse, [*owners, *call.args[:1]])

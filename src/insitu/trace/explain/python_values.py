@@ -16,7 +16,7 @@ from insitu.trace.explain.bindings import scope_of, single_targets
 from insitu.trace.explain.call_stack import Stack, StackFrame, passed_argument
 from insitu.trace.explain.definitions import Parameter, ValueDefinition, definition_of, filling_of
 from insitu.trace.explain.explanation import ExpressionSite
-from insitu.trace.explain.expressions import segment, tree_of
+from insitu.trace.explain.expressions import segment, source_tree
 from insitu.trace.explain.failure_history import FailureHistory
 from insitu.trace.explain.loop_items import loop_item, sample
 
@@ -158,9 +158,9 @@ def _comprehension_names(node: ast.AST) -> set[str]:
 
 def _steps(history: FailureHistory, reading: NameReading, most: int) -> Iterator[ValueStep]:
     """The statements that computed one name."""
-    tree = tree_of(reading.frame.file)
+    tree = source_tree(reading.frame.file)
     name = ast.unparse(reading.node)
-    if tree is None or not most:
+    if not most:
         return
     if isinstance(reading.node, ast.Call):
         yield from _returned(history, reading, ast.unparse(reading.node.func), most)
@@ -192,11 +192,11 @@ def _passed(history: FailureHistory, reading: NameReading, name: str, most: int)
 
 def _collated(history: FailureHistory, reading: NameReading, name: str) -> Iterator[ValueStep]:
     """The samples that a collate function got: what the dataset returns."""
-    tree, file = tree_of(reading.frame.file), reading.frame.file
-    if tree is None or len(reading.stack) < 2:
+    file = reading.frame.file
+    if len(reading.stack) < 2:
         return
     around = NameReading(reading.stack[1:], reading.stack[1].line, reading.node)
-    item = sample(tree, reading.frame.code.co_name, lambda node: _meaning(history, around, node))
+    item = sample(source_tree(file), reading.frame.code.co_name, lambda node: _meaning(history, around, node))
     if item is not None:
         inside = NameReading(reading.stack[:1], item.lineno, item)
         yield ValueStep(name, ExpressionSite(file, item.lineno, "", segment(file, item)), _readings(inside, item))
@@ -235,10 +235,8 @@ def _item_steps(
     history: FailureHistory, loop: NameReading, name: str, statement: ast.For | ast.AsyncFor, most: int
 ) -> Iterator[ValueStep]:
     """Where the items of a loop were computed: in the dataset, the collate function or the generator behind it."""
-    file, tree = loop.frame.file, tree_of(loop.frame.file)
-    if tree is None:
-        return
-    item = loop_item(tree, statement, name, lambda node: _meaning(history, loop, node))
+    file = loop.frame.file
+    item = loop_item(source_tree(file), statement, name, lambda node: _meaning(history, loop, node))
     if item is None:
         return
     inside = NameReading(loop.stack[:1], item.value.lineno, item.value)
@@ -253,10 +251,9 @@ def _item_steps(
 def _meaning(history: FailureHistory, reading: NameReading, node: ast.expr) -> ast.expr | None:
     """The expression that a name stands for: its assignment, or the argument of the caller."""
     for _ in range(MOST_STEPS):
-        tree = tree_of(reading.frame.file)
-        if tree is None or repeated_value(node) is not node:
+        if repeated_value(node) is not node:
             return node
-        found = definition_of(tree, reading.line, ast.unparse(node))
+        found = definition_of(source_tree(reading.frame.file), reading.line, ast.unparse(node))
         if isinstance(found, ValueDefinition):
             reading, node = _at(reading, found), found.value
             continue
@@ -277,8 +274,8 @@ def _is_empty_container(node: ast.expr) -> bool:
 
 def _filled(history: FailureHistory, reading: NameReading, name: str, most: int) -> Iterator[ValueStep]:
     """The only statement that fills a container, and what it puts in."""
-    file, tree = reading.frame.file, tree_of(reading.frame.file)
-    found = filling_of(tree, reading.line, name) if tree is not None else None
+    file = reading.frame.file
+    found = filling_of(source_tree(file), reading.line, name)
     if found is None:
         return
     here = _at(reading, found)
@@ -290,8 +287,8 @@ def _filled(history: FailureHistory, reading: NameReading, name: str, most: int)
 
 def _returned(history: FailureHistory, call: NameReading, name: str, most: int) -> Iterator[ValueStep]:
     """What the function of the same file that an expression calls returns: where that was computed."""
-    tree, file = tree_of(call.frame.file), call.frame.file
-    result = function_result(tree, call.node) if tree is not None else None
+    file = call.frame.file
+    result = function_result(source_tree(file), call.node)
     if result is None or result.value is None:
         return
     inside = NameReading(call.stack[:1], result.lineno, result.value)
@@ -322,8 +319,8 @@ def _readings(around: NameReading, node: ast.expr, *, is_resolved: bool = False)
 def _at(reading: NameReading, found: ValueDefinition) -> NameReading:
     """The statement that gave a name its value. In another function, the caller is not known."""
     line, stack = found.line, reading.stack
-    tree = tree_of(reading.frame.file)
-    is_elsewhere = tree is not None and scope_of(tree, line) is not scope_of(tree, reading.line)
+    tree = source_tree(reading.frame.file)
+    is_elsewhere = scope_of(tree, line) is not scope_of(tree, reading.line)
     if is_elsewhere:
         stack = stack[:1]
     return NameReading(stack, line, found.value)

@@ -9,7 +9,7 @@ from itertools import islice
 
 from insitu.trace.explain.call_stack import FORWARD, StackFrame, function_of, stack_of
 from insitu.trace.explain.definitions import ValueDefinition, definition_of
-from insitu.trace.explain.expressions import tree_of
+from insitu.trace.explain.expressions import source_tree
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.pairing import argument_pairs
 from insitu.trace.explain.value_origins import value_nodes
@@ -50,12 +50,12 @@ def size_sources(history: FailureHistory, at: int, size: int | str) -> Iterator[
 
 def _readings(frame: StackFrame, node: ast.expr) -> Iterator[ShapeReading]:
     """The sizes that an expression reads, itself or through a name: `b, n, _ = x.shape`."""
-    tree = tree_of(frame.file)
+    tree = source_tree(frame.file)
     for part in ast.walk(node):
         reading = shape_reading(part)
         if reading is not None:
             yield reading
-        elif isinstance(part, ast.Name) and tree is not None:
+        elif isinstance(part, ast.Name):
             found = definition_of(tree, frame.line, part.id)
             if isinstance(found, ValueDefinition):
                 yield from _unpacked(found, part.id)

@@ -18,7 +18,7 @@ from insitu.trace.explain.bindings import (
 from insitu.trace.explain.call_stack import StackFrame, stack_of
 from insitu.trace.explain.definitions import FILLING
 from insitu.trace.explain.explanation import ExpressionSite
-from insitu.trace.explain.expressions import segment, tree_of
+from insitu.trace.explain.expressions import called_name, segment, source_tree
 from insitu.trace.explain.failure_history import FailureHistory
 
 Storage = ast.Assign | ast.AugAssign | ast.Call
@@ -56,10 +56,7 @@ def _storage(frame: StackFrame, statement: ast.AST) -> Storage | None:
 
 def _is_read_by_next_pass(frame: StackFrame, statement: ast.Assign, names: set[str]) -> bool:
     """Whether a loop around an assignment reads the name again before it is assigned: `out, h = model(x, h)`."""
-    tree = tree_of(frame.file)
-    if tree is None:
-        return False
-    loops = [loop for loop in nodes_of(tree, *LOOPS) if covers(loop, statement.lineno)]
+    loops = [loop for loop in nodes_of(source_tree(frame.file), *LOOPS) if covers(loop, statement.lineno)]
     if not loops:
         return False
     reads = [node for node in nodes_of(loops[-1], ast.Name) if isinstance(node.ctx, ast.Load) and node.id in names]
@@ -68,11 +65,8 @@ def _is_read_by_next_pass(frame: StackFrame, statement: ast.Assign, names: set[s
 
 def _storage_inside(frame: StackFrame, call: Storage) -> Storage | None:
     """The statement in a method of the same file that stores its parameter, where a call of it stores a value."""
-    tree = tree_of(frame.file)
-    if tree is None or not isinstance(call, ast.Call):
-        return None
-    name = getattr(call.func, "attr", "")
-    methods = [node for node in nodes_of(tree, *FUNCTIONS) if node.name == name]
+    name = called_name(call)
+    methods = [node for node in nodes_of(source_tree(frame.file), *FUNCTIONS) if node.name == name]
     if len(methods) != 1:
         return None
     names = parameters_of(methods[0]) - {"self"}
@@ -81,10 +75,8 @@ def _storage_inside(frame: StackFrame, call: Storage) -> Storage | None:
 
 
 def _nodes(frame: StackFrame) -> list[Storage]:
-    tree = tree_of(frame.file)
-    if tree is None:
-        return []
-    found = [node for node in own_nodes(scope_of(tree, frame.line)) if isinstance(node, Storage)]
+    scope = scope_of(source_tree(frame.file), frame.line)
+    found = [node for node in own_nodes(scope) if isinstance(node, Storage)]
     return sorted(found, key=lambda node: node.lineno)
 
 
@@ -130,8 +122,6 @@ def _kept_parts(value: ast.expr) -> Iterator[ast.expr]:
 
 def _is_returned(frame: StackFrame, statement: ast.AST) -> bool:
     """Whether the function of a frame returns a name that a statement assigns."""
-    tree, names = tree_of(frame.file), _names_of(statement)
-    if tree is None:
-        return False
-    results = [node for node in own_nodes(scope_of(tree, frame.line)) if isinstance(node, ast.Return)]
+    names, scope = _names_of(statement), scope_of(source_tree(frame.file), frame.line)
+    results = [node for node in own_nodes(scope) if isinstance(node, ast.Return)]
     return any(result.value is not None and _is_kept(result.value, names) for result in results)

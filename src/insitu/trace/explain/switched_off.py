@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from insitu.trace.explain.bindings import FUNCTIONS, covers, nodes_of, scope_of
 from insitu.trace.explain.call_stack import StackFrame, stack_of
 from insitu.trace.explain.explanation import ExpressionSite
-from insitu.trace.explain.expressions import segment, tree_of
+from insitu.trace.explain.expressions import called_name, segment, source_tree
 from insitu.trace.explain.failure_history import FailureHistory
 
 SWITCHES = frozenset(("no_grad", "inference_mode", "set_grad_enabled", "set_grad_mode"))
@@ -28,8 +28,7 @@ def _statement_site(files: set[str]) -> ExpressionSite | None:
     """The only statement in some files that switches gradients off for all that follows."""
     found = []
     for file in files:
-        tree = tree_of(file)
-        statements = nodes_of(tree, ast.Expr) if tree is not None else ()
+        statements = nodes_of(source_tree(file), ast.Expr)
         found += [(file, each.value) for each in statements if _switches_off(each.value)]
     if len(found) != 1:
         return None
@@ -39,18 +38,15 @@ def _statement_site(files: set[str]) -> ExpressionSite | None:
 
 def _switches_off(node: ast.expr) -> bool:
     """Whether an expression is `torch.set_grad_enabled(False)`."""
-    if not isinstance(node, ast.Call) or _name_called(node) != "set_grad_enabled":
+    if not isinstance(node, ast.Call) or called_name(node) != "set_grad_enabled":
         return False
     return not any(isinstance(part, ast.Constant) and part.value is True for part in node.args)
 
 
 def _switches(frame: StackFrame) -> Iterator[ast.expr]:
     """The expressions around the line of a frame that switch gradients off."""
-    tree = tree_of(frame.file)
-    if tree is None:
-        return
-    node = frame.expression.node
-    if _name_called(node) in CHECKPOINTS and _is_reentrant(node):
+    tree, node = source_tree(frame.file), frame.expression.node
+    if called_name(node) in CHECKPOINTS and _is_reentrant(node):
         yield node  # type: ignore[misc]
     scope = scope_of(tree, frame.line)
     blocks = [block for block in nodes_of(tree, ast.With) if covers(block, frame.line)]
