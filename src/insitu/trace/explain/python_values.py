@@ -14,11 +14,11 @@ from itertools import chain
 from insitu.trace.explain.assignments import COMPREHENSIONS, function_result
 from insitu.trace.explain.bindings import scope_of, single_targets
 from insitu.trace.explain.call_stack import Stack, StackFrame, passed_argument
-from insitu.trace.explain.definitions import Parameter, ValueDefinition, definition_of, filling_of
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import segment, source_tree
 from insitu.trace.explain.failure_history import FailureHistory
 from insitu.trace.explain.loop_items import loop_item, sample
+from insitu.trace.explain.value_definitions import Parameter, ValueDefinition, definition_of, filling_of
 
 MOST_STEPS = 12
 LEVELS = 2

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from insitu.trace.explain.call_stack import FORWARD, StackFrame, function_of, stack_of
-from insitu.trace.explain.definitions import ValueDefinition, definition_of
 from insitu.trace.explain.expressions import source_tree
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.pairing import argument_pairs
+from insitu.trace.explain.value_definitions import ValueDefinition, definition_of
 from insitu.trace.explain.value_origins import value_nodes
 
 MOST_CALLS = 60  # of one function that are searched for a name

@@ -16,10 +16,10 @@ from insitu.trace.explain.bindings import (
     single_targets,
 )
 from insitu.trace.explain.call_stack import StackFrame, stack_of
-from insitu.trace.explain.definitions import FILLING
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import called_name, segment, source_tree
 from insitu.trace.explain.failure_history import FailureHistory
+from insitu.trace.explain.value_definitions import FILLING
 
 Storage = ast.Assign | ast.AugAssign | ast.Call
 
