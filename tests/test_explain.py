@@ -134,7 +134,7 @@ def test_indices_out_of_range_show_the_line_that_produced_their_values(program: 
     """)["run"]
     shown = note_of(recorded(run))
     assert "✗ ids holds 1 … 10; weight has 10 rows (0 … 9)" in shown
-    assert "its values made at model.py:5   torch.arange(1, 11)" in shown
+    assert "goes past 9 at model.py:5   torch.arange(1, 11)" in shown
 
 
 def test_operand_that_the_line_produced_is_underlined(program: Program) -> None:
@@ -346,11 +346,11 @@ def test_tensor_that_no_call_produced_shows_the_assignment_of_its_name(program: 
     """)
     shown = note_of(recorded(run["run"]))
     assert "✗ the dtypes differ: left is f64, right is f32" in shown
-    assert "left   assigned at model.py:6   load()" in shown
-    assert "left   assigned at model.py:4   torch.from_numpy(np.ones((2, 3)))" in shown
+    assert "left   comes from model.py:6   load()" in shown
+    assert "left   comes from model.py:4   torch.from_numpy(np.ones((2, 3)))" in shown
     shown = note_of(recorded(run["inner"]))
     assert "✗ 3 elements do not fit into 7" in shown
-    assert "assigned" not in shown
+    assert "model.py:9" not in shown
 
 
 Explained = Callable[[str], str]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from insitu.trace.event import Call, TensorFacts, Variable
-from insitu.trace.explain.origins import MOST_STEPS
+from insitu.trace.explain.range_origins import MOST_STEPS
 from insitu.trace.findings import NonFinite, NonFiniteInput, NonFiniteLiteral, NonFiniteResult, TensorOperand
 from insitu.trace.kept_values import with_statistics
 from insitu.trace.nonfinite import NonFiniteEvent, finiteness_of, nonfinite_among, passage_of

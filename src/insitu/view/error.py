@@ -25,14 +25,20 @@ ORIGIN_WORDS: dict[OriginKind, tuple[str, str]] = {
     OriginKind.EARLIER: ("", "made in an earlier call, for"),
     OriginKind.SIZE: ("", "comes from"),
     OriginKind.FACT: ("", "since"),
+    OriginKind.VALUE: ("", "comes from"),
+    OriginKind.RANGE: ("", "{size} at"),
     OriginKind.PRODUCED: ("", "made at"),
     OriginKind.ASSIGNED: ("", "assigned at"),
     OriginKind.PASSED: ("", "passed to {receiver} at"),
     OriginKind.VALUES_PRODUCED: ("", "its values made at"),
     OriginKind.GRADIENT_LOST: ("gradient", "lost at"),
+    OriginKind.GRADIENT_OFF: ("gradient", "switched off at"),
+    OriginKind.FROZEN: ("", "frozen at"),
+    OriginKind.NUMBER: ("", "became a plain number at"),
     OriginKind.NO_GRADIENT_PRODUCED: ("", "made without a gradient at"),
     OriginKind.NO_GRADIENT_ASSIGNED: ("", "has no gradient, assigned at"),
     OriginKind.CARRIED: ("", "made before that, at"),
+    OriginKind.STORED: ("", "stored at"),
     OriginKind.READ_LATER: ("", "read after it, at"),
     OriginKind.GRAPH_FREED: ("graph", "freed by the backward at"),
     OriginKind.CHANGED_IN_PLACE: ("changed", "in place at"),
@@ -240,7 +246,7 @@ def _origins(origins: tuple[Origin, ...]) -> Iterator[Line]:
 
 def _origin_row(origin: Origin) -> OriginRow:
     default, words = ORIGIN_WORDS[origin.kind]
-    name, words = _origin_name(origin, default), words.format(receiver=safe(origin.receiver))
+    name, words = _origin_name(origin, default), words.format(receiver=safe(origin.receiver), size=origin.size)
     if origin.site is None:
         return OriginRow(name, words, "")
     expression = _on_one_line(origin.site.text)
@@ -251,7 +257,7 @@ def _origin_row(origin: Origin) -> OriginRow:
 
 def _origin_name(origin: Origin, default: str) -> str:
     """What comes from there: a size, or the name of a value."""
-    if origin.size is not None:
+    if origin.kind is OriginKind.SIZE:
         return f"the {origin.size}"
     return short(safe(origin.name or default), MOST_NAME)
 

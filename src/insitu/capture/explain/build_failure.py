@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 
@@ -24,6 +25,8 @@ from insitu.trace.explain.pipeline import explain
 
 if TYPE_CHECKING:
     from insitu.capture.explain.note import Moment
+
+MOST_ELEMENTS = 4_000_000  # of a tensor that is read to explain an error
 
 
 @dataclass(slots=True, frozen=True)
@@ -62,6 +65,7 @@ def build_failure(moment: Moment, reading: Reading) -> Failure:
         inner=moment.scene.inner,
         modules=tuple(around.label for around in modules),
         live=TensorsAtMoment(moment, reading, modules),
+        callers=moment.scene.callers,
     )
 
 
@@ -118,7 +122,18 @@ class TensorsAtMoment(LiveTensors):
             return None
         before = self._contents.get(id(tensor))
         is_same = before is not None and before == small_content_of(alive)
-        if not is_same or not alive.numel():
+        if not is_same:
+            return None
+        return self.present_limits(tensor)
+
+    def present_limits(self, tensor: Value) -> tuple[float, float] | None:
+        """The smallest and the largest value that a tensor or an array has now, if it is alive and not too large."""
+        alive = tensor()
+        if isinstance(alive, numpy.ndarray):
+            alive = _as_tensor(alive)
+        if not isinstance(alive, Tensor) or not has_values(alive) or not 0 < alive.numel() <= MOST_ELEMENTS:
+            return None
+        if alive.is_complex():
             return None
         low, high = alive.detach().aminmax()
         return float(low), float(high)
@@ -130,6 +145,13 @@ class TensorsAtMoment(LiveTensors):
     def custom_backward(self, loss: Value | None, function: str) -> CodeType | None:
         """The `backward` of a custom autograd function in the graph of a loss."""
         return custom_backward(_alive(loss), function)
+
+
+def _as_tensor(array: numpy.ndarray[Any, Any]) -> Tensor | None:
+    """An array of plain numbers as a tensor of its own."""
+    if array.dtype.kind not in "iufb":
+        return None
+    return torch.tensor(array)
 
 
 def _alive(value: Value | None) -> Tensor | None:

@@ -119,11 +119,17 @@ class Reading(FailureHistory):
 
     def frame(self, at: int) -> tuple[CodeType, int] | None:
         """The innermost frame that is shown among those between a call and the one it was made in."""
+        return next(self._shown_frames(at), None)
+
+    def frames(self, at: int) -> list[tuple[CodeType, int]]:
+        """Every frame that is shown among those between a call and the one it was made in, the innermost first."""
+        return list(self._shown_frames(at))
+
+    def _shown_frames(self, at: int) -> Iterator[tuple[CodeType, int]]:
         flat = self.tape.frames(at)
         for code, lasti in zip(flat[::2], flat[1::2], strict=True):
             if code is not None and not is_hidden(code.co_filename):
-                return code, lasti
-        return None
+                yield code, lasti
 
     def backward_node(self, at: int) -> int | None:
         """The number of the autograd node that an operator of the backward pass belongs to."""

@@ -9,6 +9,7 @@ import sys
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -20,6 +21,7 @@ from insitu.capture.sites import is_hidden
 from insitu.capture.tensors import Table
 from insitu.capture.torch_internals import MODULE_CALL
 from insitu.trace.explain.failure import LIBRARIES, NO_FRAME, FrameSnapshot
+from insitu.trace.explain.failure_history import Instruction
 from insitu.tracebacks import is_own
 
 OPTIMIZED = 0x1  # flag of code whose locals are slots: before Python 3.13, its f_locals is a copy that the frame keeps
@@ -33,13 +35,15 @@ class Scene:
     """What an exception left: the innermost frame that is the user's, the innermost of all, the modules around.
 
     `own` is NO_FRAME where only torch ran, and the same as `inner` where no code of torch was called further in.
-    `contents` are the digests of small tensors, by the ids of their values.
+    `contents` are the digests of small tensors, by the ids of their values. `callers` are the frames of the user
+    outside of `own`, the innermost first.
     """
 
     own: FrameSnapshot = NO_FRAME
     inner: FrameSnapshot = NO_FRAME
     modules: tuple[weakref.ref[nn.Module], ...] = ()
     contents: dict[int, Any] = field(default_factory=dict)
+    callers: tuple[Instruction, ...] = ()
 
 
 def take_scene(traceback: TracebackType | None, table: Table, until: TracebackType | None = None) -> Scene:
@@ -53,7 +57,14 @@ def take_scene(traceback: TracebackType | None, table: Table, until: TracebackTy
     inner_frame = _snapshot(inner, snapshots)
     own_frame = inner_frame if own is inner else _snapshot(own, snapshots)
     contents = dict(snapshots.contents)  # attributes that are read later have no digest: they are not of this moment
-    return Scene(own_frame, inner_frame, tuple(map(weakref.ref, _modules(passed))), contents)
+    return Scene(own_frame, inner_frame, tuple(map(weakref.ref, _modules(passed))), contents, _callers(passed, own))
+
+
+def _callers(passed: list[TracebackType], own: TracebackType | None) -> tuple[Instruction, ...]:
+    """The frames that are shown outside of an entry, the innermost first."""
+    outside = list(takewhile(lambda entry: entry is not own, passed))
+    shown = [entry for entry in reversed(outside) if not is_hidden(entry.tb_frame.f_code.co_filename)]
+    return tuple((entry.tb_frame.f_code, entry.tb_lasti) for entry in shown)
 
 
 def _own_entry(passed: list[TracebackType]) -> TracebackType | None:

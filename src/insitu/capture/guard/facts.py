@@ -20,8 +20,8 @@ from insitu.capture.torch_internals import BUFFERS, PARAMETERS, SAVED, DisableTo
 from insitu.capture.value_decoder import sizes
 from insitu.trace.event import Call, Stats, TensorFacts
 from insitu.trace.explain.expressions import segment
-from insitu.trace.explain.origins import MOST_STEPS
 from insitu.trace.explain.pairing import argument_pairs
+from insitu.trace.explain.range_origins import MOST_STEPS
 from insitu.trace.findings import TensorOperand
 from insitu.trace.operation import operation
 

@@ -19,12 +19,12 @@ def assignment_sites(site: ExpressionSite | None, name: str) -> list[ExpressionS
     if site is None:
         return []
     tree = tree_of(site.file)
-    if tree is None or name in _names_with_own_scope(tree, site.line):
+    if tree is None or name in names_with_own_scope(tree, site.line):
         return []
     binding = binding_of(tree, site.line, name)
     if binding is None:
         return []
-    value = _value_for(binding, name)
+    value = value_for(binding, name)
     if value is None:
         return []
     return [_site(site.file, binding, value), *_return_sites(tree, site.file, value)]
@@ -35,7 +35,7 @@ def return_sites(file: str, line: int, index: int) -> list[ExpressionSite]:
     tree = tree_of(file)
     if tree is None:
         return []
-    result = _only_return(scope_of(tree, line))
+    result = only_return(scope_of(tree, line))
     if result is None or result.value is None:
         return []
     site = _site(file, result, result.value)
@@ -52,7 +52,7 @@ def _item(value: ast.expr, index: int) -> ast.expr:
     return value
 
 
-def _only_return(scope: ast.AST) -> ast.Return | None:
+def only_return(scope: ast.AST) -> ast.Return | None:
     """The `return` of a function that has one only."""
     results = [node for node in own_nodes(scope) if isinstance(node, ast.Return)]
     if len(results) == 1:
@@ -60,7 +60,7 @@ def _only_return(scope: ast.AST) -> ast.Return | None:
     return None
 
 
-def _names_with_own_scope(tree: ast.AST, line: int) -> set[str]:
+def names_with_own_scope(tree: ast.AST, line: int) -> set[str]:
     """The names of comprehensions on a line, and of lambdas, whose bodies may run at any time."""
     around = [node for node in nodes_of(tree, ast.Lambda, *COMPREHENSIONS) if covers(node, line)]
     return set(chain.from_iterable(map(_own_scope_names, around)))
@@ -73,7 +73,7 @@ def _own_scope_names(node: ast.AST) -> list[str]:
     return list(map(ast.unparse, chain.from_iterable(targets)))
 
 
-def _value_for(node: Assignment, name: str) -> ast.expr | None:
+def value_for(node: Assignment, name: str) -> ast.expr | None:
     """The value that an assignment gives to a name: of `a, b = x, y` the one at the same index."""
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
     names, values = getattr(target, "elts", []), getattr(node.value, "elts", [])
@@ -87,14 +87,29 @@ def _return_sites(tree: ast.AST, file: str, value: ast.expr) -> list[ExpressionS
     """The `return` of the function of the same file that an expression calls, if the function has one only."""
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name):
         return []
-    name = value.func.id
-    functions = [node for node in nodes_of(tree, ast.FunctionDef) if node.name == name]
-    if len(functions) != 1 or functions[0].decorator_list:
-        return []
-    result = _only_return(functions[0])
+    result = _result_of(tree, value.func.id)
     if result is None or result.value is None:
         return []
     return [_site(file, result, result.value)]
+
+
+def _result_of(tree: ast.AST, name: str) -> ast.Return | None:
+    """The only `return` of the only function with a name."""
+    functions = [node for node in nodes_of(tree, ast.FunctionDef) if node.name == name]
+    if len(functions) != 1 or functions[0].decorator_list:
+        return None
+    return only_return(functions[0])
+
+
+def function_result(tree: ast.AST, value: ast.expr) -> ast.Return | None:
+    """The only `return` of the function, or of the method of `self`, of the same file that an expression calls."""
+    value = getattr(value, "elt", value)  # of a comprehension: what makes one item
+    if not isinstance(value, ast.Call):
+        return None
+    function = value.func
+    is_own_method = isinstance(function, ast.Attribute) and ast.unparse(function.value) == "self"
+    name = getattr(function, "attr" if is_own_method else "id", "")
+    return _result_of(tree, name)
 
 
 def _site(file: str, node: ast.stmt, value: ast.expr) -> ExpressionSite:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, dropwhile
 from operator import attrgetter
 from typing import Any
@@ -29,9 +30,16 @@ def scope_of(tree: ast.AST, line: int) -> ast.AST:
     return max(around, key=attrgetter("lineno"), default=tree)
 
 
-def nodes_of(tree: ast.AST, *kinds: type[ast.AST]) -> list[Any]:
+@lru_cache(maxsize=64)
+def nodes_of(tree: ast.AST, *kinds: type[ast.AST]) -> tuple[Any, ...]:
     """Every node of some kinds in a tree."""
-    return [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    return tuple(node for node in _all_nodes(tree) if isinstance(node, kinds))
+
+
+@lru_cache(maxsize=8)
+def _all_nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """Every node of a tree: to walk a long file takes milliseconds."""
+    return tuple(ast.walk(tree))
 
 
 def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
@@ -51,9 +59,9 @@ def binding_of(tree: ast.AST, line: int, name: str) -> Assignment | None:
     """
     scope = scope_of(tree, line)
     blocks = _enclosing_blocks(scope, line)
-    if not blocks or _may_be_bound_elsewhere(tree, scope, name):
+    if not blocks or may_be_bound_elsewhere(tree, scope, name):
         return None
-    bindings = [node for node in own_nodes(scope) if _binds(node, name)]
+    bindings = [node for node in own_nodes(scope) if binds(node, name)]
     last = _last_assignment(bindings, line, blocks[-1].statement)
     if last is None:
         return None
@@ -77,7 +85,7 @@ def _is_only_binding(scope: ast.AST, bindings: list[ast.AST], name: str) -> bool
     """Whether a local name of a function, which is not a parameter, has one binding."""
     if len(bindings) > 1 or not isinstance(scope, FUNCTIONS):
         return False
-    return name.isidentifier() and name not in _parameters(scope)
+    return name.isidentifier() and name not in parameters_of(scope)
 
 
 def _certainly_ran(last: Assignment, blocks: Sequence[EnclosingBlock], bindings: list[ast.AST]) -> bool:
@@ -152,13 +160,13 @@ BOUND_NAMES: dict[type[ast.AST], Callable[[Any], list[str]]] = {
 }
 
 
-def _binds(node: ast.AST, name: str) -> bool:
+def binds(node: ast.AST, name: str) -> bool:
     """Whether a node gives the name another value, in any way."""
     names = BOUND_NAMES.get(type(node), _target_names)(node)
     return name in names or "*" in names
 
 
-def _may_be_bound_elsewhere(tree: ast.AST, scope: ast.AST, name: str) -> bool:
+def may_be_bound_elsewhere(tree: ast.AST, scope: ast.AST, name: str) -> bool:
     """Whether code outside of a function may bind the name."""
     if name.isidentifier():
         return any(name in node.names for node in nodes_of(tree, ast.Global, ast.Nonlocal))
@@ -201,7 +209,8 @@ def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
     return [block for block in found if isinstance(block, list)]
 
 
-def _parameters(scope: ast.AST) -> set[str]:
+def parameters_of(scope: ast.AST) -> set[str]:
+    """The names of the parameters of a function, and of the functions in it."""
     return {node.arg for node in nodes_of(scope, ast.arg)}
 
 

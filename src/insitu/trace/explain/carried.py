@@ -8,6 +8,7 @@ from operator import attrgetter
 
 from insitu.trace.explain.explanation import Origin, OriginKind
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
+from insitu.trace.explain.storage_sites import storage_site
 
 PARAMETER = "Parameter"
 
@@ -33,6 +34,10 @@ def carried_origins(history: FailureHistory, calls: Iterable[int], freed_by: int
     produced, read = history.site(carried.produced_by), history.site(carried.read_by)
     if produced is not None:
         yield Origin(OriginKind.CARRIED, produced, name, tensors=(facts,))
+    stored = storage_site(history, carried.produced_by)
+    is_elsewhere = produced is None or stored is None or (stored.file, stored.line) != (produced.file, produced.line)
+    if stored is not None and is_elsewhere:
+        yield Origin(OriginKind.STORED, stored, name)
     if read is not None:
         yield Origin(OriginKind.READ_LATER, read, name)
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from insitu.trace.event import Site
 from insitu.trace.explain.case import Case
 from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, OriginKind
+from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import USER_KINDS, FailureHistory
+from insitu.trace.explain.storage_sites import storage_site
+from insitu.trace.explain.value_origins import operand_origins
+
+MOST_SOURCES = 2  # of a container
 
 
-def earlier_origins(failure: Failure, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
-    """The operands of a misfit that an earlier call of the model made, and the line that asked for them there."""
+def earlier_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
+    """The operands of a misfit that an earlier call of the model made: the line that asked for them there, the line
+    that stored them, and where the container comes from that has them now."""
     history = failure.history
     if failure.at is None:
         return
@@ -24,6 +31,10 @@ def earlier_origins(failure: Failure, case: Case, misfits: tuple[Misfit, ...]) -
         site = _asked_at(history.call(producer).site)
         if site is not None:
             yield Origin(OriginKind.EARLIER, site, operand.name)
+        stored = storage_site(history, producer)
+        if stored is not None:
+            yield Origin(OriginKind.STORED, stored, operand.name)
+        yield from islice(operand_origins(failure, line, operand.name), MOST_SOURCES)
 
 
 def _is_earlier_call(history: FailureHistory, earlier: int, now: int) -> bool:

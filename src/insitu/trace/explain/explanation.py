@@ -68,15 +68,21 @@ class OriginKind(Enum):
     EARLIER = "earlier call"
     SIZE = "size"
     FACT = "dtype or device"
+    VALUE = "value"
+    RANGE = "range"
     PRODUCED = "produced"
     ASSIGNED = "assigned"
     PASSED = "passed"
     VALUES_PRODUCED = "values produced"
     GRADIENT_LOST = "gradient lost"
+    GRADIENT_OFF = "gradient switched off"
+    FROZEN = "frozen"
+    NUMBER = "became a number"
     NO_GRADIENT_PRODUCED = "no gradient, produced"
     NO_GRADIENT_ASSIGNED = "no gradient, assigned"
     GRAPH_FREED = "graph freed"
     CARRIED = "carried over"
+    STORED = "stored"
     READ_LATER = "read later"
     CHANGED_IN_PLACE = "changed in place"
     NEEDED_FOR_GRADIENT = "needed for gradient"
@@ -88,8 +94,9 @@ class OriginKind(Enum):
 class Origin:
     """Where a value comes from: its name, the kind of connection, the site; `receiver` is the call it was passed to.
 
-    `size` is the size that comes from there. `tensors` are those that the view shows: of a size, the tensor before the
-    call that introduced it and the one after it; of a tensor that is carried over, the tensor itself.
+    `size` is the size that comes from there, or how a range is left. `tensors` are those that the view shows: of a
+    size, the tensor before the call that introduced it and the one after it; of a tensor that is carried over, the
+    tensor itself.
     """
 
     kind: OriginKind

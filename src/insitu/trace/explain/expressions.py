@@ -40,7 +40,12 @@ class Expression:
 
     @property
     def text(self) -> str:
-        """The source text of the expression; of the whole statement if the expression is the target of it."""
+        """The source text of the expression; of the whole statement if the expression is the target of it.
+
+        A loop is shown without its body.
+        """
+        if isinstance(self.node, (ast.For, ast.AsyncFor)):
+            return loop_text(self.file, self.node)
         is_target = isinstance(getattr(self.node, "ctx", None), ast.Store)
         return segment(self.file, self.statement if is_target else self.node)
 
@@ -71,6 +76,21 @@ def _positions(code: CodeType) -> list[Any]:
 def tree_of(file: str) -> ast.AST | None:
     """The syntax tree of a file; None if it cannot be read or parsed."""
     return _parse("".join(linecache.getlines(file)))
+
+
+# The tree of a source that cannot be read: nothing is found in it.
+_NO_TREE = ast.Module(body=[], type_ignores=[])
+
+
+def source_tree(file: str) -> ast.AST:
+    """The syntax tree of a file; an empty one if it cannot be read or parsed."""
+    return tree_of(file) or _NO_TREE
+
+
+def called_name(node: ast.AST) -> str:
+    """The last part of the name that an expression calls: of `torch.no_grad()` it is no_grad; empty for others."""
+    function = getattr(node, "func", None)
+    return str(getattr(function, "attr", getattr(function, "id", "")))
 
 
 @lru_cache(maxsize=16)
@@ -153,7 +173,18 @@ def columns(file: str, node: ast.AST) -> tuple[int, int, int]:
 
 def segment(file: str, node: ast.AST) -> str:
     """The source text of a node."""
-    return ast.get_source_segment("".join(linecache.getlines(file)), node) or ""
+    line, end_line, start, end = position_of(node)
+    encoded = [each.encode() for each in linecache.getlines(file)[line - 1 : end_line]]
+    if not encoded or not line:
+        return ""
+    encoded[-1] = encoded[-1][:end]
+    encoded[0] = encoded[0][start:]
+    return b"".join(encoded).decode(errors="replace")
+
+
+def loop_text(file: str, loop: ast.For | ast.AsyncFor) -> str:
+    """The first line of a loop."""
+    return f"for {segment(file, loop.target)} in {segment(file, loop.iter)}"
 
 
 # The expression of an instruction whose source is missing or has changed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from insitu.trace.explain.assignments import outside_site
 from insitu.trace.explain.case import Case, NamedOperand
@@ -10,6 +11,7 @@ from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, Ori
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
+from insitu.trace.explain.value_origins import argument_origins, is_made_by_loop, operand_origins, value_origins
 
 MOST_CALLS = 300
 USUAL = ("f32", "cpu")  # what a tensor has if nobody asked for anything: the other operand is the odd one
@@ -21,36 +23,69 @@ def fact_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[
         if not misfit.fact:
             continue
         concerned = [operand for operand in case.operands if misfit.mentions(operand.name)]
-        for operand in concerned:
-            if not failure.live.parameter_path(operand.tensor):
-                yield from _fact_origin(failure, line, operand, misfit.fact)
+        odd = [operand for operand in concerned if getattr(operand.facts, misfit.fact) not in USUAL]
+        for operand in odd or concerned[:1]:
+            yield from _fact_origin(failure, line, operand, misfit.fact)
 
 
 def _fact_origin(failure: Failure, line: FailedLine, operand: NamedOperand, fact: str) -> Iterator[Origin]:
-    """The place since which an operand has a fact, unless the operand was produced there."""
-    value = getattr(operand.facts, fact)
-    if value in USUAL:
+    """The place since which an operand has a fact, unless the operand was produced there, and what it was made from."""
+    value, history = getattr(operand.facts, fact), failure.history
+    found = first_call(history, operand.tensor, fact)
+    if found.is_lost:
         return
-    history = failure.history
     known = (line.site, history.site(history.producer(operand.tensor)))
-    site = first_site(history, operand.tensor, fact)
+    site = found.site(history) or _assigned(failure, operand)
     if site is not None and site not in known:
         yield Origin(OriginKind.FACT, site, value)
+    made_by = found.at if found.at is not None else found.receiver
+    if made_by is None or is_made_by_loop(history, made_by):
+        yield from operand_origins(failure, line, operand.name)
+    elif found.at is not None:
+        yield from value_origins(history, found.at)
+    else:
+        yield from argument_origins(history, made_by, found.tensor)
 
 
-def first_site(history: FailureHistory, tensor: TensorToken, fact: str) -> ExpressionSite | None:
-    """Where the first tensor with a fact was produced or assigned, from which all later ones have it."""
+def _assigned(failure: Failure, operand: NamedOperand) -> ExpressionSite | None:
+    """Where a parameter or a buffer got its first values, if that was recorded."""
+    if not failure.live.parameter_path(operand.tensor):
+        return None
+    return failure.history.site(failure.live.initializer(operand.tensor))
+
+
+@dataclass(slots=True, frozen=True)
+class FirstWithFact:
+    """The first tensor with a fact: `at` is the call that produced it; without one, `receiver` is the first to take it.
+
+    `is_lost` says that the walk was too long.
+    """
+
+    tensor: TensorToken
+    at: int | None = None
+    receiver: int | None = None
+    is_lost: bool = False
+
+    def site(self, history: FailureHistory) -> ExpressionSite | None:
+        """Where the tensor was produced or assigned."""
+        if self.at is not None:
+            return history.site(self.at)
+        return outside_site(history, self.receiver, self.tensor) or history.site(self.receiver)
+
+
+def first_call(history: FailureHistory, tensor: TensorToken, fact: str) -> FirstWithFact:
+    """The first tensor with a fact, from which all later ones have it."""
     wanted = getattr(history.plain(tensor), fact)
     receiver: int | None = None
     for _ in range(MOST_CALLS):
         at = history.producer(tensor)
         if at is None:
-            return outside_site(history, receiver, tensor) or history.site(receiver)
+            return FirstWithFact(tensor, receiver=receiver)
         earlier = _input_with(history, at, fact, wanted)
         if earlier is None:
-            return history.site(at)
+            return FirstWithFact(tensor, at)
         receiver, tensor = at, earlier
-    return None
+    return FirstWithFact(tensor, is_lost=True)
 
 
 def _input_with(history: FailureHistory, at: int, fact: str, wanted: str) -> TensorToken | None:

@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Any
 
 from insitu.trace.event import Opaque
-from insitu.trace.explain.failure_history import FailureHistory, TensorToken
+from insitu.trace.explain.failure_history import FailureHistory, Instruction, TensorToken
 
 # Code that the user did not write, unless a model is written in it.
 LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "purelib", "platlib"))
@@ -76,6 +76,10 @@ class LiveTensors:
         """The smallest and the largest value of a tensor, if it is alive and has not changed since."""
         return None
 
+    def present_limits(self, tensor: TensorToken) -> tuple[float, float] | None:
+        """The smallest and the largest value that a tensor has now, if it is alive; it may have changed since."""
+        return None
+
     def in_place_change(self, loss: TensorToken | None, message: str, end: int) -> InPlaceChange | None:
         """The change of a tensor that the backward pass of a loss needs."""
         return None
@@ -90,8 +94,9 @@ class Failure:
     """An exception and what was known when it passed.
 
     `at` is the recorded call that it passed through, `end` the length of the history at that moment. `own` is the
-    innermost frame of the user's code, NO_FRAME where only torch ran; `inner` is the innermost frame of all. `modules`
-    are the paths of the modules around, the outermost first.
+    innermost frame of the user's code, NO_FRAME where only torch ran; `inner` is the innermost frame of all. `callers`
+    are the frames of the user between `own` and the recorded call, the innermost first. `modules` are the paths of the
+    modules around, the outermost first.
     """
 
     error: str
@@ -103,6 +108,7 @@ class Failure:
     inner: FrameSnapshot = NO_FRAME
     modules: tuple[str, ...] = ()
     live: LiveTensors = field(default_factory=LiveTensors)
+    callers: tuple[Instruction, ...] = ()
 
     @property
     def has_own_frame(self) -> bool:

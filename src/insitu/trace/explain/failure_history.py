@@ -12,6 +12,7 @@ from insitu.trace.event import Call, Fields
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import NO_EXPRESSION, Expression, expression_at, line_at, segment
 from insitu.trace.explain.pairing import argument_pairs
+from insitu.trace.operation import Operation, operation
 
 # A tensor of the history: an object that is known by its identity; `FailureHistory.plain` gives its facts.
 TensorToken = Any
@@ -81,6 +82,13 @@ class FailureHistory(ABC):
     def frame(self, at: int) -> Instruction | None:
         """The innermost frame of the user's code between a call and its parent; None if there is none."""
 
+    def frames(self, at: int) -> list[Instruction]:
+        """Every frame of the user's code between a call and its parent, the innermost first."""
+        frame = self.frame(at)
+        if frame is None:
+            return []
+        return [frame]
+
     @abstractmethod
     def backward_node(self, at: int) -> int | None:
         """The number of the autograd node that a call of the backward pass belongs to."""
@@ -115,6 +123,11 @@ class FailureHistory(ABC):
             yield item
         for part in _parts(item):
             yield from self.tensors(part)
+
+    def operation(self, at: int) -> Operation:
+        """What is known about the function that a call called."""
+        callee = self.callee_facts(at)
+        return operation(callee.kind, callee.name)
 
     def inputs(self, at: int) -> list[TensorToken]:
         """The tensors that went into a call."""

@@ -16,6 +16,14 @@ INVALID_GRADIENT = re.compile(
 NONE = "NoneType"
 # The elements are at fault, not the shapes: it matters where the elements were computed.
 WRONG_ELEMENTS = re.compile("out of range|out of bounds|between 0 and 1|Class values")
+# A number that the program passed is at fault: it matters where the number was computed.
+WRONG_NUMBERS = re.compile(
+    "invalid for input of size|negative dimension|out of bounds|out of range|exceeds dimension|divisible|expand"
+    "|split_with_sizes|split_size|must be positive|greater than 0|non-negative|[Kk]ernel size|[Pp]adding size"
+    "|[Dd]imension size|unflatten|num_classes|not a multiple|must be (less|greater|larger|smaller)"
+)
+# The order of the elements is at fault.
+WRONG_ORDER = re.compile("sorted in|must be sorted|in (de|in)creasing order|monotonic|strictly increasing")
 # Python refuses arguments that a function does not take: nothing was computed, and no shape is at fault.
 WRONG_ARGUMENTS = re.compile(
     r"positional arguments? but|missing \d+ required|unexpected keyword argument|multiple values for"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from insitu.trace.explain.assignments import assignment_sites
+from insitu.trace.explain.carried import PARAMETER
 from insitu.trace.explain.case import Case, NamedOperand
 from insitu.trace.explain.earlier_calls import earlier_origins
 from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, OriginKind
@@ -13,34 +15,56 @@ from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import LIBRARIES, Failure
 from insitu.trace.explain.failure_history import USER_KINDS, FailureHistory, TensorToken
 from insitu.trace.explain.gradient_origins import autograd_origins
-from insitu.trace.explain.messages import WRONG_ELEMENTS
+from insitu.trace.explain.order_origins import order_origins
+from insitu.trace.explain.range_origins import range_origins
 from insitu.trace.explain.size_origins import size_origins
-from insitu.trace.operation import Operation, operation
+from insitu.trace.explain.storage_sites import storage_site
+from insitu.trace.explain.value_origins import failed_value_origins
 
-MOST_ORIGINS = 4
-MOST_STEPS = 50
+MOST_ORIGINS = 5
 
 
 def find_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> tuple[Origin, ...]:
     """Where the values come from, each site once; the line that failed is left out where it produced the value."""
-    found: dict[ExpressionSite | None, Origin] = {}
+    found: dict[object, Origin] = {}
     for origin in _all_origins(failure, line, case, misfits):
-        is_here = origin.kind is OriginKind.PRODUCED and origin.site == line.site
-        if not is_here:
-            found.setdefault(origin.site, origin)
+        if not _is_shown_already(origin, line):
+            found.setdefault(_place(origin.site), origin)
     return tuple(found.values())[:MOST_ORIGINS]
+
+
+def _is_shown_already(origin: Origin, line: FailedLine) -> bool:
+    """Whether the failed line itself produced the value: the line is shown with its values."""
+    if origin.kind is OriginKind.RANGE:
+        return _is_on_line(origin.site, line.site)
+    return origin.kind is OriginKind.PRODUCED and origin.site == line.site
+
+
+def _is_on_line(one: ExpressionSite | None, other: ExpressionSite | None) -> bool:
+    if one is None or other is None:
+        return False
+    return (one.file, one.line) == (other.file, other.line)
+
+
+def _place(site: ExpressionSite | None) -> object:
+    """A site without the function, which is not known for every site."""
+    if site is None:
+        return None
+    return site.file, site.line, site.text
 
 
 def _all_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
     yield from autograd_origins(failure, case)
-    yield from earlier_origins(failure, case, misfits)
+    yield from earlier_origins(failure, line, case, misfits)
     yield from size_origins(failure, line, case, misfits)
     yield from fact_origins(failure, line, case, misfits)
+    yield from range_origins(failure, line, case)
+    yield from order_origins(failure, line)
+    yield from failed_value_origins(failure, line)
     operands = case.operands if case.call is not None else line.tensors()
     for operand in operands:
         if _matters(failure, line, operand, misfits):
             yield from _tensor_origins(failure, line, operand)
-            yield from _element_origins(failure, operand)
     for missing in case.missing:
         if missing.site is not None:
             yield Origin(OriginKind.ASSIGNED, missing.site, missing.name)
@@ -64,6 +88,7 @@ def _tensor_origins(failure: Failure, line: FailedLine, operand: NamedOperand) -
     site = history.site(history.producer(operand.tensor))
     if site is not None:
         yield Origin(OriginKind.PRODUCED, site, name)
+        yield from _storage(history, operand)
         return
     here, receiver = line.site, _receiver(history, line.at, operand.tensor)
     if receiver is not None:
@@ -74,10 +99,33 @@ def _tensor_origins(failure: Failure, line: FailedLine, operand: NamedOperand) -
         yield Origin(OriginKind.ASSIGNED, site, name)
 
 
+def _storage(history: FailureHistory, operand: NamedOperand) -> Iterator[Origin]:
+    """Where a tensor that the line takes out of a container was put into it."""
+    producer = history.producer(operand.tensor)
+    if producer is not None and _is_taken_from_container(operand.name):
+        stored = storage_site(history, producer)
+        if stored is not None:
+            yield Origin(OriginKind.STORED, stored, operand.name)
+
+
+def _is_taken_from_container(name: str) -> bool:
+    """Whether an expression takes an item out of a container: `skips.pop()`, `states[0]`."""
+    try:
+        node = ast.parse(name, mode="eval").body
+    except SyntaxError:
+        return False
+    if isinstance(node, ast.Call):
+        return getattr(node.func, "attr", "") in ("pop", "popleft", "get")
+    return isinstance(node, ast.Subscript)
+
+
 def _initialization(failure: Failure, operand: NamedOperand) -> Iterator[Origin]:
-    """The call that gave a parameter its first values: where its module was made, if that was recorded."""
+    """The call that gave a parameter its first values, or that produced a buffer, if that was recorded."""
     at = failure.live.initializer(operand.tensor)
-    if at is not None and _operation(failure.history, at).is_initial:
+    is_parameter = operand.facts.type == PARAMETER
+    if not is_parameter and at is None:
+        at = failure.history.producer(operand.tensor)
+    if at is not None and (not is_parameter or failure.history.operation(at).is_initial):
         yield Origin(OriginKind.PRODUCED, failure.history.site(at), operand.name)
 
 
@@ -99,42 +147,3 @@ def _is_call_of_user(history: FailureHistory, at: int) -> bool:
 
 def _has_input(history: FailureHistory, at: int, tensor: TensorToken) -> bool:
     return any(item is tensor for item in history.inputs(at))
-
-
-def _element_origins(failure: Failure, operand: NamedOperand) -> Iterator[Origin]:
-    """The call that computed the elements of a tensor, if the elements are at fault."""
-    if not WRONG_ELEMENTS.search(failure.message):
-        return
-    site = failure.history.site(_element_producer(failure.history, operand.tensor))
-    if site is not None:
-        yield Origin(OriginKind.VALUES_PRODUCED, site)
-
-
-def _element_producer(history: FailureHistory, tensor: TensorToken) -> int | None:
-    """The call that computed the elements of a tensor, behind all calls that only move or convert them."""
-    at = history.producer(tensor)
-    for _ in range(MOST_STEPS):
-        earlier = _producer_of_moved(history, at)
-        if earlier is None:
-            break
-        at = earlier
-    return at
-
-
-def _producer_of_moved(history: FailureHistory, at: int | None) -> int | None:
-    """The call that produced the elements that a call only moves or converts; None if it does more."""
-    if at is None:
-        return None
-    known = _operation(history, at)
-    if not known.is_move:
-        return None
-    producers = [history.producer(item) for item in history.tensors(history.args(at))]
-    if known.family == "join":
-        recorded = [producer for producer in producers if producer is not None]
-        return next(reversed(recorded), None)
-    return next(iter(producers[int(known.overwrites) :]), None)
-
-
-def _operation(history: FailureHistory, at: int) -> Operation:
-    callee = history.callee_facts(at)
-    return operation(callee.kind, callee.name)

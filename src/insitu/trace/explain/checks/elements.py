@@ -43,12 +43,19 @@ def devices_differ(case: Case) -> Misfit | None:
 @CHECKS.add()
 def dtypes_differ(case: Case) -> Misfit | None:
     """Tensors of different dtypes where they must be the same."""
-    operands = [operand for operand in case.operands if operand.facts.dtype != "b8"]
+    operands = [operand for operand in case.operands if _has_dtype_in_question(case, operand)]
     dtypes = _dtypes(operands)
     if len(set(dtypes)) < 2 or not _must_have_one_dtype(case):
         return None
     text = f"the dtypes differ: {_each(operands, 'is', dtypes)}"
     return Misfit(text, advice=_conversion(operands), names=_names(operands), fact="dtype")
+
+
+def _has_dtype_in_question(case: Case, operand: NamedOperand) -> bool:
+    """Whether a tensor may need the dtype of the others: not a mask, and not the classes of a classification."""
+    is_classes = case.name in CLASSIFICATION and dtype_named(operand.facts.dtype).is_integer
+    is_target = is_classes and operand.facts is case.tensor(1, "target")
+    return operand.facts.dtype != "b8" and not is_target
 
 
 def _dtypes(operands: Sequence[NamedOperand]) -> list[str]:
@@ -93,7 +100,8 @@ def _reluctance(operand: NamedOperand) -> tuple[bool, bool]:
 def integers_where_floats_are_needed(case: Case, match: re.Match[str]) -> Misfit:
     """A mean, a deviation or a gradient of integers."""
     operand = case.operands[0]
-    return Misfit(f"{operand.label} holds integers ({operand.facts.dtype})", advice=".float() first")
+    text = f"{operand.label} holds integers ({operand.facts.dtype})"
+    return Misfit(text, advice=".float() first", names=(operand.name,), fact="dtype")
 
 
 @CHECKS.add(operands=1)

@@ -112,13 +112,14 @@ def batch_of_one(case: Case, match: re.Match[str], given: TensorFacts) -> Misfit
     return Misfit(text, case.rows(input=given), -len(given.shape), advice)
 
 
-@CHECKS.add("LSTM GRU RNN LSTMCell GRUCell RNNCell")
+@CHECKS.add("LSTM GRU RNN LSTMCell GRUCell RNNCell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
 def recurrent_states(case: Case) -> Misfit:
     """The features and the states of LSTM, GRU and RNN."""
     rows = tuple(map(case.row, ("input", "state", "cell"), map(attrgetter("facts"), case.operands)))
     expected = re.search(r"[Ee]xpected (.*?), got (.*)", case.message)
     if expected is None:
-        return Misfit(case.message.partition("\n")[0], rows)
+        fact = "dtype" if "dtype" in case.message else ""
+        return Misfit(case.message.partition("\n")[0], rows, fact=fact)
     text = f"{case.name} expects {expected[1]}, not {expected[2]}"
     return Misfit(text, rows, advice=_order_of_state(case))
 
@@ -192,9 +193,9 @@ def _mask(case: Case, query: TensorFacts, key: TensorFacts) -> Misfit | None:
 def _dtype_of_mask(case: Case, mask: TensorFacts, rows: tuple[ShapeRow, ...]) -> Misfit:
     text = f"attn_mask is {mask.dtype}: it must be b8, or a float as query is"
     if not dtype_named(mask.dtype).is_integer:
-        return Misfit(text, rows)
+        return Misfit(text, rows, fact="dtype")
     name = before_dot(case.name_of(mask) or "attn_mask")
-    return Misfit(text, rows, advice=f"{name}.bool()")
+    return Misfit(text, rows, advice=f"{name}.bool()", fact="dtype")
 
 
 @CHECKS.add(says=r"size mismatch for (\S+): copying a param with shape (.*?) from checkpoint, .* is (.*?)\.?$")

@@ -10,7 +10,6 @@ from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.sizes.operator_call import OperatorCall, PassedOn
 from insitu.trace.explain.sizes.rules import rule_for
 from insitu.trace.explain.sizes.size_changes import changed_from
-from insitu.trace.operation import operation
 
 MOST_CALLS = 300
 MOST_CHANGES = 8  # that one size is followed through
@@ -99,11 +98,10 @@ def _changed_dimension(
 
 
 def _operator_call(history: FailureHistory, at: int, now: FollowedDimension) -> OperatorCall:
-    callee = history.callee_facts(at)
     args = tuple(history.plain(history.args(at)))
     kwargs = dict(history.plain(history.kwargs(at)))
     inputs = tuple(tensors((args, kwargs)))
-    return OperatorCall(operation(callee.kind, callee.name), args, kwargs, inputs, now.facts.shape)
+    return OperatorCall(history.operation(at), args, kwargs, inputs, now.facts.shape)
 
 
 def _fits(source: PassedOn, call: OperatorCall, now: FollowedDimension) -> bool:

@@ -1,0 +1,227 @@
+"""Where values that are out of range come from: the call that computed them, and the numbers it computed them from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from insitu.trace.dtype import dtype_named
+from insitu.trace.event import TensorFacts
+from insitu.trace.explain.case import Case, NamedOperand
+from insitu.trace.explain.explanation import Origin, OriginKind
+from insitu.trace.explain.failed_line import FailedLine
+from insitu.trace.explain.failure import Failure
+from insitu.trace.explain.failure_history import FailureHistory, TensorToken
+from insitu.trace.explain.messages import WRONG_ELEMENTS
+from insitu.trace.explain.size_origins import limit_of_values
+from insitu.trace.explain.sizes.walk import find_size
+from insitu.trace.explain.value_origins import argument_origins, is_made_by_loop, operand_origins, value_origins
+
+MOST_STEPS = 50
+# Calls that keep values within bounds, or leave out some: the values that are out of range were there before.
+BOUNDING = frozenset(("clamp", "maximum", "minimum", "abs", "masked_fill", "where", "relu", "round", "floor", "ceil"))
+PROBABILITIES = "between 0 and 1"
+SIZE_IN_MESSAGE = re.compile(r"with size (\d+)|(\d+) classes")
+
+
+@dataclass(slots=True, frozen=True)
+class ProducedValues:
+    """A call that computed values which later calls have only moved.
+
+    `unrecorded` is the tensor that it took them from, if no recorded call produced that tensor.
+    """
+
+    at: int
+    unrecorded: TensorToken | None
+
+
+def range_origins(failure: Failure, line: FailedLine, case: Case) -> Iterator[Origin]:
+    """The calls that computed the elements that are at fault, and where the numbers in them come from."""
+    if not WRONG_ELEMENTS.search(failure.message):
+        return
+    limit = _limit(case)
+    for operand in _concerned(line, case):
+        way = _way_past(failure, operand, limit)
+        name = operand.name
+        for found in _computed(failure, operand.tensor, limit):
+            yield from _origins(failure, line, found, name, way)
+            if is_made_by_loop(failure.history, found.at):
+                yield from operand_origins(failure, line, operand.name)
+            name = way = ""  # what was seen is the range of the operand
+    yield from _limit_origins(failure, case)
+
+
+def _limit_origins(failure: Failure, case: Case) -> Iterator[Origin]:
+    """Where the number of rows or classes comes from: the numbers with which the layer was made."""
+    history, base = failure.history, case.operation.base
+    if base == "embedding":
+        tables = [operand for operand in case.operands if operand.facts is case.tensor(1, "weight")]
+        for table in tables:
+            yield from value_origins(history, failure.live.initializer(table.tensor))
+    elif base in LOSSES and case.first is not None:
+        classes = min(1, len(case.first.facts.shape) - 1)
+        found = find_size(history, case.first.tensor, classes)
+        if found is None:
+            return
+        call = found.call if found.call is not None else failure.live.initializer(found.start.tensor)
+        yield from value_origins(history, call)
+
+
+def _concerned(line: FailedLine, case: Case) -> list[NamedOperand]:
+    """The operands whose elements can be at fault: indices, or probabilities."""
+    operands = list(case.operands) if case.call is not None else line.tensors()
+    if PROBABILITIES in case.message:
+        return operands[:1]
+    return [operand for operand in operands if _is_whole(operand.facts)]
+
+
+def _is_whole(facts: TensorFacts) -> bool:
+    return dtype_named(facts.dtype).is_integer
+
+
+def _limit(case: Case) -> int | None:
+    """The largest index that fits; None if it is not known."""
+    found = SIZE_IN_MESSAGE.search(case.message)
+    if found is not None:
+        return int(found[1] or found[2]) - 1
+    size = SIZES.get(case.operation.base, _no_size)(case)
+    if isinstance(size, int):
+        return size - 1
+    return None
+
+
+def _no_size(case: Case) -> int | str | None:
+    return None
+
+
+def _rows_of_table(case: Case) -> int | str | None:
+    table = case.tensor(1, "weight")
+    return table.shape[0] if table is not None else None
+
+
+def _classes(case: Case) -> int | str | None:
+    scores = case.tensor(0, "input")
+    if scores is None or not scores.shape:
+        return None
+    return scores.shape[:2][-1]
+
+
+def _size_along(case: Case) -> int | str | None:
+    """The size of the dimension that indices go along."""
+    tensor, dim = case.tensor(0, "input"), case.argument(1, "dim")
+    if tensor is None or not isinstance(dim, int) or not -len(tensor.shape) <= dim < len(tensor.shape):
+        return None
+    return tensor.shape[dim]
+
+
+LOSSES = ("cross_entropy", "nll_loss")
+SIZES: dict[str, Callable[[Case], int | str | None]] = {
+    **dict.fromkeys(("index_select", "gather", "take_along_dim"), _size_along),
+    **dict.fromkeys(LOSSES, _classes),
+    "embedding": _rows_of_table,
+}
+
+
+def _way_past(failure: Failure, operand: NamedOperand, limit: int | None) -> str:
+    """How the elements leave their range, if that was seen."""
+    limits = failure.live.limits(operand.tensor)
+    if limits is None or limit is None:
+        return ""
+    low, high = limits
+    if high > limit:
+        return f"goes past {limit}"
+    if low < 0:
+        return "goes below 0"
+    return ""
+
+
+def _origins(failure: Failure, line: FailedLine, found: ProducedValues, name: str, way: str) -> Iterator[Origin]:
+    history = failure.history
+    site = history.site(found.at)
+    if site is None:
+        return
+    if way:
+        yield Origin(OriginKind.RANGE, site, name, size=way)
+    else:
+        yield Origin(OriginKind.VALUES_PRODUCED, site)
+    yield from value_origins(history, found.at)
+    yield from limit_of_values(failure, line, found.at)
+    if found.unrecorded is not None:
+        yield from argument_origins(history, found.at, found.unrecorded)
+
+
+def _computed(failure: Failure, tensor: TensorToken, limit: int | None) -> Iterator[ProducedValues]:
+    """The calls that computed the elements, the last first, behind all calls that only move or convert them.
+
+    Behind a sum, the walk goes on with the operand that is out of range itself.
+    """
+    history = failure.history
+    at, later = history.producer(tensor), None
+    is_part = False
+    for _ in range(MOST_STEPS):
+        if at is None:
+            return
+        known = history.operation(at)
+        is_passing = known.is_move or known.base in BOUNDING
+        if not is_passing:
+            token = _beyond(failure, at, limit)
+        elif known.family == "join":
+            token = _item_of_stack(history, at, later) or _joined(failure, at, limit, is_part)
+        else:
+            token = next(iter(list(history.tensors(history.args(at)))[int(known.overwrites) :]), None)
+        is_part = is_part or known.family == "selection"
+        earlier = history.producer(token) if token is not None else None
+        if not is_passing or earlier is None:
+            yield ProducedValues(at, token if earlier is None else None)
+        at, later = earlier, at
+
+
+def _joined(failure: Failure, at: int, limit: int | None, is_part: bool) -> TensorToken | None:
+    """The tensor of several that a call joins; None if it is not sure which of them is at fault.
+
+    `is_part` says that a later call selected some of the elements: then a tensor out of range need not be the one.
+    """
+    history = failure.history
+    inputs = list(history.tensors(history.args(at)))
+    sites = {history.site(history.producer(token)) for token in inputs}
+    if len(sites) == 1:
+        return _beyond(failure, at, limit) or next(reversed(inputs), None)
+    return None if is_part else _beyond(failure, at, limit)
+
+
+def _item_of_stack(history: FailureHistory, at: int, later: int | None) -> TensorToken | None:
+    """The tensor that was stacked, and that the call right after it selects: `torch.stack([a, b], 1)[:, 0]` is a."""
+    if later is None or history.operation(at).base != "stack" or history.operation(later).base != "getitem":
+        return None
+    items = history.args(at)
+    along = items[1] if len(items) > 1 else history.kwargs(at).get("dim", 0)
+    selected = _number_at(history.plain(history.args(later))[1], along)
+    stacked = list(history.tensors(items))
+    if selected is None or not -len(stacked) <= selected < len(stacked):
+        return None
+    return stacked[selected]
+
+
+def _number_at(index: Any, place: Any) -> int | None:
+    """The number at a place of an index; None if there is another thing, or places are added or skipped before it."""
+    parts = tuple(index) if isinstance(index, (tuple, list)) else (index,)
+    is_plain = isinstance(place, int) and None not in parts and "..." not in parts
+    if not is_plain or not -len(parts) <= place < len(parts):
+        return None
+    found = parts[place]
+    if type(found) is int:
+        return found
+    return None
+
+
+def _beyond(failure: Failure, at: int, limit: int | None) -> TensorToken | None:
+    """The input of a call that is out of range now, as far as it can be read."""
+    if limit is None:
+        return None
+    for token in failure.history.inputs(at):
+        limits = failure.live.present_limits(token)
+        if limits is not None and not 0 <= limits[0] <= limits[1] <= limit:
+            return token
+    return None
