@@ -96,4 +96,6 @@ EXPLAINED = """\
     right     6, 24, 25    bias
                      ✗ dimension -1: 24 and 25 differ and neither is 1
     the 24  comes from model.py:29   torch.randn(2, 6, 24, 16)   f32[2, 6, 24, 16]
-    bias    made at model.py:6       torch.zeros(6, T, T + 1)"""
+    bias    made at model.py:6       torch.zeros(6, T, T + 1)
+    → likely fix at model.py:6: return torch.zeros(6, T, T)
+      doubt: the 24 of left may be wrong instead"""

@@ -45,7 +45,8 @@ def test_failed_layer_is_named_at_the_line_that_calls_the_model(program: Program
                     ╰ f32[3, 5]
     input   3, 8
     weight  2, 9    2.weight
-               ✗ the last dimension of input is 8, the layer takes 9"""
+               ✗ the last dimension of input is 8, the layer takes 9
+    → no fix is known"""
     assert note_of(recorded(run)) == expected
 
 
@@ -72,7 +73,9 @@ def test_parameters_show_their_path_and_operands_the_line_that_produced_them(pro
     weight  4, 12    fc.weight
                ✗ the last dimension of input is 10, the layer takes 12
     x          made at model.py:9   x.flatten(1)
-    fc.weight  made at model.py:7   nn.Linear(12, 4)"""
+    fc.weight  made at model.py:7   nn.Linear(12, 4)
+    → likely fix at model.py:7: self.fc = nn.Linear(10, 4)
+      doubt: the 10 may be wrong instead"""
     assert note_of(recorded(run)) == expected
 
 

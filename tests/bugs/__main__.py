@@ -1,10 +1,14 @@
-"""The faulty programs and what insitu says of each, with and without the walk through the lineage: `make bugs`."""
+"""The faulty programs and what insitu says of each, with and without the walk through the lineage: `make bugs`.
+
+`python -m tests.bugs --advice` follows the advice on each program, and says what becomes of it.
+"""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
 
+from tests.bugs.advised import Outcome, outcome
 from tests.bugs.catalog import Program, faulty, missed
 from tests.bugs.verdicts import Verdict, explanation_without_walk, verdict
 
@@ -57,5 +61,27 @@ def main() -> int:
     return 0 if missed_now == missed() & {each.program.name for each in rows} else 1
 
 
+def follow_advice() -> int:
+    """Print the advice on each program and what it does; 1 if an advice that is certain does not repair."""
+    print(f"{'advice':8}  {'at fault':8}  {'then':5}  {'program':28}  the fix")
+    programs = [program for program in faulty() if program.found_by in ("explain", "guard")]
+    outcomes = [(program, outcome(program)) for program in programs]
+    for program, each in outcomes:
+        place = "yes" if each.is_at_fault else ""
+        print(f"{each.word:8}  {place:8}  {each.result:5}  {program.name:28}  {each.code}")
+    print(*summary([each for _, each in outcomes]), sep="\n")
+    return int(any(each.word == "certain" and not each.repairs for _, each in outcomes))
+
+
+def summary(outcomes: list[Outcome]) -> list[str]:
+    """How many have an advice of each kind, at the line at fault, and how many run with it."""
+    lines = [""]
+    for word in ("certain", "likely", "possible", "unknown", "none"):
+        of_word = [each for each in outcomes if each.word == word]
+        here, well = (sum(map(bool, [getattr(each, name) for each in of_word])) for name in ("is_at_fault", "repairs"))
+        lines.append(f"{len(of_word):3} {word:8}  {here:3} at the line at fault  {well:3} run with it")
+    return lines
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(follow_advice() if "--advice" in sys.argv else main())

@@ -63,8 +63,9 @@ def explanation_without_walk(program: Program) -> Verdict:
 
 
 def without_walk(explanation: Explanation) -> Explanation:
-    """The explanation without the origins that were found by walking back."""
-    return replace(explanation, origins=tuple(each for each in explanation.origins if each.kind not in WALKED))
+    """The explanation without the origins that were found by walking back, and without the advice built on them."""
+    origins = tuple(each for each in explanation.origins if each.kind not in WALKED)
+    return replace(explanation, origins=origins, advice=None)
 
 
 def failure(program: Program) -> Exception | None:

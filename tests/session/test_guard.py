@@ -403,7 +403,7 @@ def test_the_line_that_cuts_the_graph_is_named() -> None:
     assert isinstance(finding, MissingGradients) and finding.paths == ("body.weight", "body.bias")
     assert finding.site is not None and "hidden.detach()" in finding.site.text
     words = ".detach takes a tensor that requires a gradient; its result does not"
-    assert finding.text.endswith(f"  cut   test_guard.py:{finding.site.line}: {words}")
+    assert f"\n  cut   test_guard.py:{finding.site.line}: {words}\n" in finding.text
 
 
 def test_a_call_that_cuts_another_graph_is_not_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.trace.explain.test_explanation_data import explanation
 from tests.view.build import Run, site, stats, tensor
 from tests.view.test_html import Parts, unpacked
 
+from insitu.trace.advice import Fix, certain
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.explain.explanation import Explanation
 from insitu.trace.explain.explanation_data import plain_explanation
@@ -61,6 +63,13 @@ def test_an_exception_is_explained_as_insitu_explain_does() -> None:
     assert found["more"] == str(told)
     (hidden,) = answers(failing(explanation=plain_explanation(told)), source=False)
     assert "return x @ w" in found["more"] and "return x @ w" not in hidden["more"]
+
+
+def test_a_page_without_source_has_no_fix() -> None:
+    told = replace(explanation(tensor(2, 3)), advice=certain(Fix("model.py", 4, "return x @ w.T")))
+    (found,) = answers(failing(explanation=plain_explanation(told)))
+    (hidden,) = answers(failing(explanation=plain_explanation(told)), source=False)
+    assert "certain fix at model.py:4: return x @ w.T" in found["more"] and "w.T" not in hidden["more"]
 
 
 def test_an_exception_without_an_explanation_is_named() -> None:

@@ -65,12 +65,11 @@ def test_the_note_leaves_out_the_exception_itself() -> None:
 
 def test_a_misfit_stands_under_its_dimension_whatever_the_sizes() -> None:
     rows = (ShapeRow("input", (3, 1024, 7), "x"), ShapeRow("w", (64, 7)))
-    shown = note(Explanation("E", "", misfits=(Misfit("wrong", rows, -2, "turn it"),))).splitlines()
+    shown = note(Explanation("E", "", misfits=(Misfit("wrong", rows, -2),))).splitlines()
     assert shown == [
         "    input  3, 1024, 7    x",
         "    w           64, 7",
         "              ✗ wrong",
-        "              → turn it",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The view of an explanation: the line that failed with the values under it, the misfits, the origins."""
+"""The view of an explanation: the line that failed with the values under it, the misfits, the origins, the advice."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from insitu.trace.event import Word
 from insitu.trace.explain.explanation import Explanation, Misfit, Origin, OriginKind, ShapeRow, Underline
+from insitu.view.advice_line import advice_lines
 from insitu.view.line import Line, Span
 from insitu.view.name import spot
 from insitu.view.terminal import places_of
@@ -72,6 +73,8 @@ def body(explanation: Explanation) -> Iterator[Line]:
     for misfit in explanation.misfits:
         yield from _misfit(misfit)
     yield from _origins(explanation.origins)
+    if explanation.advice is not None:
+        yield from advice_lines(explanation.advice, INDENT)
 
 
 def _line(*spans: Span) -> Line:
@@ -198,8 +201,6 @@ def _misfit(misfit: Misfit) -> Iterator[Line]:
     if misfit.rows:
         column += roles + 2 + _offset(misfit.dimension, widths, room)
     yield _line((f"{'':{column}}✗ {safe(misfit.text)}", "red"))
-    if misfit.advice:
-        yield _line((" " * column + "→ ", "green"), (safe(misfit.advice), ""))
 
 
 def _widest(texts: list[str]) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from itertools import chain, repeat
 
+from insitu.trace.advice_of_findings import advice_of
 from insitu.trace.event import Call, Site, Stats, TensorFacts
 from insitu.trace.findings import (
     ConsequentGradient,
@@ -48,6 +49,7 @@ from insitu.trace.step_findings import (
     UndividedAccumulation,
     UnscaledPixels,
 )
+from insitu.view.advice_line import advice_texts
 from insitu.view.hint import hint
 from insitu.view.name import compact, function_name, spot
 from insitu.view.number import spread
@@ -66,7 +68,13 @@ def text(finding: Finding) -> str:
     >>> print(text(MissingGradients(path="a.weight", paths=("a.weight", "a.bias"), passes=3)))
     2 parameters got no gradient in 3 backward passes: a.weight, a.bias
     """
-    return "\n".join(lines(finding))
+    return "\n".join(text_lines(finding))
+
+
+def text_lines(finding: Finding) -> Iterator[str]:
+    """The lines of a finding, and the advice at the end."""
+    yield from lines(finding)
+    yield from map(str, fix_lines(finding))
 
 
 @singledispatch
@@ -117,6 +125,15 @@ class EvidenceLine:
 
     def __str__(self) -> str:
         return f"  {self.label:4}  {self.text}"
+
+
+def fix_lines(finding: Finding) -> Iterator[EvidenceLine]:
+    """The fix of what a finding says, where one is known."""
+    advice = advice_of(finding)
+    if advice is None:
+        return
+    for label, each in zip(chain(["→"], repeat("")), advice_texts(advice), strict=False):
+        yield EvidenceLine(label, each)
 
 
 @singledispatch

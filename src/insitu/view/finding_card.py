@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from insitu.trace.findings import Finding
 from insitu.view.card import Card, Fact
-from insitu.view.finding import evidence, lines, sentence
+from insitu.view.finding import evidence, fix_lines, sentence, text_lines
 from insitu.view.line import Line
 
 INKS = {"error": "red", "warning": "yellow", "info": "grey"}
@@ -28,13 +28,13 @@ def finding_card(counted: CountedFinding) -> Card:
     title = [(f"{severity}  ", INKS[severity]), (sentence(finding), "bold")]
     if counted.times > 1:
         title.append((f"  × {counted.times:,}", "yellow"))
-    facts = tuple(Fact(row.label, ((row.text, ""),), row.facts) for row in evidence(finding))
+    facts = tuple(Fact(row.label, ((row.text, ""),), row.facts) for row in [*evidence(finding), *fix_lines(finding)])
     return Card(tuple(title), finding.site, facts, severity)
 
 
 def finding_lines(finding: Finding) -> Iterator[Line]:
     """A finding as lines of text."""
-    for text in lines(finding):
+    for text in text_lines(finding):
         yield Line(((text, ""),))
 
 

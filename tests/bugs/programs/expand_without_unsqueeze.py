@@ -4,7 +4,7 @@ import torch
 
 FOUND_BY = "explain"
 RAISES = "must match the existing size"
-SAYS = ".unsqueeze(-1) first would fit"
+SAYS = "lengths.unsqueeze(-1).expand"
 
 
 def padding_mask(lengths, steps):

@@ -7,7 +7,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "Expected size for first two dimensions of batch2"
-SAYS = "right.transpose(-2, -1) would fit"
+SAYS = "q @ k.transpose(-2, -1)"
 
 
 class SelfAttention(nn.Module):

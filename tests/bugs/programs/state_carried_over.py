@@ -6,7 +6,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "Trying to backward through the graph a second time"
-SAYS = "detach() the tensors that are carried over"
+SAYS = "state = state.detach()"
 
 
 class CharModel(nn.Module):

@@ -257,7 +257,7 @@ def test_function_that_takes_the_table_first_has_the_same_misfit() -> None:
 def test_operand_that_must_be_integer_is_not_converted_to_another_float(failed: Case, name: str) -> None:
     found = only(find_misfits(failed))
     assert found.text == f"{name} is {found.text.split()[2]} and must hold integers"
-    assert found.advice == f"{name}.long()"
+    assert found.way_out == f"{name}.long()"
 
 
 def test_index_range_of_an_unknown_function_is_not_shown() -> None:
@@ -296,7 +296,7 @@ def test_dimension_of_an_index_includes_sliced_dimensions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failed", "advice"),
+    ("failed", "words"),
     [
         (case("torch.Tensor.matmul", t(2, 10, 16), t(2, 10, 16)), "right.transpose(-2, -1) would fit"),
         (case("torch.Tensor.expand", t(4), 4, 9), ".unsqueeze(-1) first would fit"),
@@ -310,8 +310,8 @@ def test_dimension_of_an_index_includes_sliced_dimensions() -> None:
         ),
     ],
 )
-def test_misfit_has_the_expected_advice(failed: Case, advice: str) -> None:
-    assert only(find_misfits(failed)).advice == advice
+def test_misfit_says_in_words_what_would_fit(failed: Case, words: str) -> None:
+    assert only(find_misfits(failed)).way_out == words
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_misfit_of_a_recurrent_layer_shows_its_states() -> None:
     failed.call.module = ModuleFacts("rnn", "LSTM", settings={"batch_first": True})
     found = only(find_misfits(failed))
     assert [row.role for row in found.rows] == ["input", "state", "cell"]
-    assert found.advice == "a state is [layers, batch, features], even with batch_first"
+    assert found.way_out == "a state is [layers, batch, features], even with batch_first"
 
 
 def test_checkpoint_of_another_model_shows_the_first_entry() -> None:
@@ -359,35 +359,35 @@ def test_checkpoint_of_another_model_shows_the_first_entry() -> None:
     )
 
 
-def test_advice_for_arrays_uses_numpy() -> None:
+def test_words_for_arrays_use_numpy() -> None:
     flat = find_misfits(case("numpy.matmul", t(2, 3, type="ndarray"), t(4, 3, type="ndarray")))
     deep = find_misfits(case("numpy.matmul", t(7, 2, 3, type="ndarray"), t(7, 4, 3, type="ndarray")))
-    assert [only(found).advice for found in (flat, deep)] == [
+    assert [only(found).way_out for found in (flat, deep)] == [
         "right.T would fit",
         "np.swapaxes(right, -2, -1) would fit",
     ]
 
 
-def test_side_that_equals_the_channels_by_chance_has_no_advice() -> None:
+def test_side_that_equals_the_channels_by_chance_has_no_way_out() -> None:
     found = only(find_misfits(case("torch.conv2d", t(2, 6, 4, 4), t(8, 2, 3, 3), groups=2)))
-    assert (found.text, found.advice) == ("the input has 6 channels, the layer takes 4", "")
+    assert (found.text, found.way_out) == ("the input has 6 channels, the layer takes 4", "")
 
 
-def test_advice_to_transpose_classes_needs_classes_in_the_last_dimension() -> None:
+def test_words_to_transpose_classes_need_classes_in_the_last_dimension() -> None:
     wrong, last = t(2, 8, dtype="i64"), t(2, 5, dtype="i64")
-    assert only(find_misfits(case("torch.nn.functional.nll_loss", t(2, 5, 7), wrong))).advice == ""
-    assert "transpose them" in only(find_misfits(case("torch.nn.functional.nll_loss", t(2, 5, 7), last))).advice
+    assert only(find_misfits(case("torch.nn.functional.nll_loss", t(2, 5, 7), wrong))).way_out == ""
+    assert "transpose them" in only(find_misfits(case("torch.nn.functional.nll_loss", t(2, 5, 7), last))).way_out
 
 
 def test_an_expression_gets_brackets_before_a_dot() -> None:
     message = "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
     failed = case("torch.Tensor.numpy", t(3), message=message)
     renamed = replace(failed, operands=(NamedOperand("w * 2", failed.operands[0].facts),))
-    assert only(find_misfits(renamed)).advice == "(w * 2).detach().numpy()"
+    assert only(find_misfits(renamed)).way_out == "(w * 2).detach().numpy()"
 
 
 @pytest.mark.parametrize("operands", [(), (NamedOperand("", t(3)),)])
-def test_a_tensor_without_a_name_is_not_part_of_the_advice(operands: tuple[NamedOperand, ...]) -> None:
+def test_a_tensor_without_a_name_is_not_part_of_the_words(operands: tuple[NamedOperand, ...]) -> None:
     failed = case("torch.Tensor.numpy", message="Can't call numpy() on Tensor that requires grad.")
     found = only(find_misfits(replace(failed, operands=operands)))
-    assert (found.text, found.advice) == ("a tensor requires a gradient", ".detach().numpy()")
+    assert (found.text, found.way_out) == ("a tensor requires a gradient", ".detach().numpy()")

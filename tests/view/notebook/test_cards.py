@@ -129,7 +129,7 @@ def hostile_objects() -> list[Any]:
     found: list[Any] = [*trace.calls]
     for text in STRINGS:
         place = ExpressionSite(text, 1, text, text)
-        rows = (Misfit(text, advice=text, names=(text,)),)
+        rows = (Misfit(text, way_out=text, names=(text,)),)
         origins = (Origin(OriginKind.PASSED, place, text, text),)
         source = ((1, text),)
         values = (Underline(1, 0, 3, text),)

@@ -26,8 +26,19 @@ class EnclosingBlock:
 
 def scope_of(tree: ast.AST, line: int) -> ast.AST:
     """The innermost function or class around a line, or the module."""
-    around = [node for node in nodes_of(tree, *SCOPES) if covers(node, line)]
-    return max(around, key=attrgetter("lineno"), default=tree)
+    return max(nodes_around(tree, line, *SCOPES), key=attrgetter("lineno"), default=tree)
+
+
+def nodes_around(tree: ast.AST, line: int, *kinds: type[ast.AST]) -> list[Any]:
+    """The nodes of some kinds that span a line, the outermost first; the rest of a long file is not looked at."""
+    found: list[ast.AST] = []
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop(0)
+        children = list(ast.iter_child_nodes(node))
+        waiting += [child for child in children if covers(child, line) or not hasattr(child, "lineno")]
+        found.append(node)
+    return [node for node in found if isinstance(node, kinds) and covers(node, line)]
 
 
 @lru_cache(maxsize=64)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from insitu.trace.advice import Advice
 from insitu.trace.event import TensorFacts
 
 
@@ -46,16 +47,18 @@ class ShapeRow:
 class Misfit:
     """One thing that does not fit: the tensors with their shapes one under the other, and what is wrong with them.
 
-    `dimension` is the one to mark, counted from the right (-1 is the last). `advice` is a way to fix it. `names` are
-    the operands that the text mentions without a row. `fact` is what differs if it is not a shape: dtype or device.
+    `dimension` is the one to mark, counted from the right (-1 is the last). `way_out` says in words what to do, for
+    where no line of code can. `names` are the operands that the text mentions without a row. `fact` is what differs if
+    it is not a shape: dtype or device. `check` is the name of the check that found it.
     """
 
     text: str
     rows: tuple[ShapeRow, ...] = ()
     dimension: int | None = None
-    advice: str = ""
+    way_out: str = ""
     names: tuple[str, ...] = ()
     fact: str = ""
+    check: str = field(default="", compare=False)
 
     def mentions(self, name: str) -> bool:
         """Whether the misfit is about the operand with this name."""
@@ -126,6 +129,7 @@ class Explanation:
     underlines: tuple[Underline, ...] = ()
     misfits: tuple[Misfit, ...] = ()
     origins: tuple[Origin, ...] = ()
+    advice: Advice | None = None
 
     def __str__(self) -> str:
         from insitu.view.error import text  # the only step from data to a view: print(explanation)

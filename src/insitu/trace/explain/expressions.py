@@ -172,7 +172,7 @@ def columns(file: str, node: ast.AST) -> tuple[int, int, int]:
 
 
 def segment(file: str, node: ast.AST) -> str:
-    """The source text of a node."""
+    """The source text of a node; empty if the source is missing."""
     line, end_line, start, end = position_of(node)
     encoded = [each.encode() for each in linecache.getlines(file)[line - 1 : end_line]]
     if not encoded or not line:

@@ -1,4 +1,4 @@
-"""From a failure to its explanation, step by step: the line, the call, the case, the misfits, the origins."""
+"""From a failure to its explanation, step by step: line, call, case, misfits, origins, advice."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from insitu.trace.event import TensorFacts
+from insitu.trace.explain.advisor import find_advice
 from insitu.trace.explain.assignments import assignment_sites
 from insitu.trace.explain.case import Case, Limits, MissingValue, NamedOperand, ParameterUpdate
 from insitu.trace.explain.explanation import Explanation, ExpressionSite, Underline
@@ -34,8 +35,9 @@ def explain(failure: Failure) -> Explanation:
     case = build_case(failure, line, call, underlines)
     misfits = find_misfits(case)
     origins = find_origins(failure, line, case, misfits)
+    advice = find_advice(failure, line, case, misfits, origins)
     return Explanation(
-        failure.error, failure.message, line.site, failure.modules, line.source, underlines, misfits, origins
+        failure.error, failure.message, line.site, failure.modules, line.source, underlines, misfits, origins, advice
     )
 
 

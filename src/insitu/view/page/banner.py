@@ -76,7 +76,7 @@ def _crashed(trace: Trace, rows: Mapping[int, int], *, source: bool) -> Iterator
 def _explained(explanation: Explanation, call: Call | None, rows: Mapping[int, int], *, source: bool) -> Answer:
     """The exception that ended the recording, with its explanation."""
     if not source:
-        explanation = replace(explanation, source=(), underlines=())
+        explanation = replace(explanation, source=(), underlines=(), advice=None)  # a fix is source
     message = explanation.message.strip().partition("\n")[0]
     reasons = [safe(misfit.text) for misfit in explanation.misfits[:1]]
     text = " · ".join(filter(None, [safe(message), _place(explanation, call), *reasons]))

@@ -48,7 +48,7 @@ def dtypes_differ(case: Case) -> Misfit | None:
     if len(set(dtypes)) < 2 or not _must_have_one_dtype(case):
         return None
     text = f"the dtypes differ: {_each(operands, 'is', dtypes)}"
-    return Misfit(text, advice=_conversion(operands), names=_names(operands), fact="dtype")
+    return Misfit(text, way_out=_conversion(operands), names=_names(operands), fact="dtype")
 
 
 def _has_dtype_in_question(case: Case, operand: NamedOperand) -> bool:
@@ -82,7 +82,7 @@ def _names(operands: Sequence[NamedOperand]) -> tuple[str, ...]:
 
 def _conversion(operands: Sequence[NamedOperand]) -> str:
     """The operand to convert: integers first, parameters last."""
-    order = sorted(operands, key=_reluctance)
+    order = sorted(operands, key=reluctance)
     first, dtypes = order[0], _dtypes(order)
     other = [dtype for dtype in dtypes if dtype != dtypes[0]][-1]
     to = f".to(torch.{dtype_named(other).name})"
@@ -91,7 +91,7 @@ def _conversion(operands: Sequence[NamedOperand]) -> str:
     return f"{to} for the tensor that is {dtypes[0]}"
 
 
-def _reluctance(operand: NamedOperand) -> tuple[bool, bool]:
+def reluctance(operand: NamedOperand) -> tuple[bool, bool]:
     """Integers are converted first, parameters last."""
     return not dtype_named(operand.facts.dtype).is_integer, operand.facts.type == "Parameter"
 
@@ -101,7 +101,7 @@ def integers_where_floats_are_needed(case: Case, match: re.Match[str]) -> Misfit
     """A mean, a deviation or a gradient of integers."""
     operand = case.operands[0]
     text = f"{operand.label} holds integers ({operand.facts.dtype})"
-    return Misfit(text, advice=".float() first", names=(operand.name,), fact="dtype")
+    return Misfit(text, way_out=".float() first", names=(operand.name,), fact="dtype")
 
 
 @CHECKS.add(operands=1)
@@ -112,7 +112,7 @@ def floats_where_integers_are_needed(case: Case) -> Misfit | None:
     for operand in _indices(case):
         if operand.facts.dtype.startswith(("f", "bf", "c")):
             text = f"{operand.label} is {operand.facts.dtype} and must hold integers"
-            return Misfit(text, advice=f"{before_dot(operand.name)}.long()", names=(operand.name,), fact="dtype")
+            return Misfit(text, way_out=f"{before_dot(operand.name)}.long()", names=(operand.name,), fact="dtype")
     return None
 
 
@@ -125,7 +125,7 @@ def _needs_integers(case: Case) -> bool:
 
 def _indices(case: Case) -> Sequence[NamedOperand]:
     """The operands that may be indices: those of a lookup, else all but the first one."""
-    lookup = _lookup(case)
+    lookup = lookup_of(case)
     if lookup is not None:
         return [each for each in case.operands if each.facts is lookup.indices]
     return case.operands[1:] or case.operands
@@ -138,7 +138,7 @@ def result_of_another_dtype(case: Case, match: re.Match[str]) -> Misfit:
     if case.operands:
         text += f": {_each(case.operands, 'is', _dtypes(case.operands))}"
     return Misfit(
-        text, advice=f"convert the {match[2]} tensor to {match[1]}", names=_names(case.operands), fact="dtype"
+        text, way_out=f"convert the {match[2]} tensor to {match[1]}", names=_names(case.operands), fact="dtype"
     )
 
 
@@ -187,7 +187,8 @@ class Lookup:
     table: TensorFacts | None
 
 
-def _lookup(case: Case) -> Lookup | None:
+def lookup_of(case: Case) -> Lookup | None:
+    """The lookup of an embedding."""
     if case.call is None or "embedding" not in case.name.lower():
         return None
     place, table = (0, 1)
@@ -202,7 +203,7 @@ def _lookup(case: Case) -> Lookup | None:
 @CHECKS.add(says="index out of range")
 def index_outside_of_table(case: Case, match: re.Match[str]) -> Misfit | None:
     """Indices that the table of an embedding does not have."""
-    lookup = _lookup(case)
+    lookup = lookup_of(case)
     if lookup is None:
         return None
     limits = _limits_text(case, lookup.indices)
@@ -248,7 +249,7 @@ def value_outside_of_classes(case: Case, match: re.Match[str], values: TensorFac
 def not_a_probability(case: Case, match: re.Match[str]) -> Misfit:
     """Probabilities below 0 or above 1."""
     text = _limits_text(case, case.operands[0].facts) or "some are not between 0 and 1"
-    return Misfit(text, advice="take the sigmoid, or the loss `…_with_logits`")
+    return Misfit(text, way_out="take the sigmoid, or the loss `…_with_logits`")
 
 
 def _limits_text(case: Case, facts: TensorFacts | None) -> str:
@@ -275,4 +276,4 @@ def several_elements_where_one_is_needed(case: Case, match: re.Match[str]) -> Mi
     operand = case.operands[0]
     tensor = f"{operand.facts.dtype}[{listing(operand.facts.shape)}]"
     text = f"{operand.label} is {tensor}: more than one element"
-    return Misfit(text, advice=".any(), .all() or an index", names=(operand.name,))
+    return Misfit(text, way_out=".any(), .all() or an index", names=(operand.name,))

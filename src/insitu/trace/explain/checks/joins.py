@@ -43,7 +43,7 @@ def _inner(left: TensorFacts, right: TensorFacts, rows: tuple[ShapeRow, ...]) ->
         return None
     misfit = Misfit(f"{text} {right.shape[-2]} rows", rows)
     if right.shape[-1] == size:
-        return replace(misfit, advice=f"{_transpose(right)} would fit")
+        return replace(misfit, way_out=f"{_transpose(right)} would fit")
     return misfit
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -44,12 +45,19 @@ def _channels(case: Case, given: TensorFacts, weight: TensorFacts, sides: int) -
 
 def _move_channels(shape: Shape, sides: int, takes: int) -> str:
     """The permutation to use if the channels come last; empty if the last size is equal by coincidence."""
+    order = channels_first(shape, sides, takes)
+    if order is None:
+        return ""
+    return f"the channels come last: .permute{order}"
+
+
+def channels_first(shape: Shape, sides: int, takes: int) -> tuple[int, ...] | None:
+    """The order of dimensions with the channels before the sides; None if they do not come last."""
     others = shape[-sides - 1 : -1]
     if shape[-1] != takes or min(map(int, others)) < LEAST_SIDE * takes:
-        return ""
+        return None
     last = len(shape) - 1
-    order = (*range(last - sides), last, *range(last - sides, last))
-    return f"the channels come last: .permute{order}"
+    return (*range(last - sides), last, *range(last - sides, last))
 
 
 def _kernel(case: Case, given: TensorFacts, weight: TensorFacts, sides: int) -> Misfit | None:
@@ -77,8 +85,7 @@ def _for_each_side(setting: Any, sides: int) -> tuple[int, ...]:
 @CHECKS.add("layer_norm rms_norm", tensors="input")
 def normalized_shape(case: Case, given: TensorFacts) -> Misfit | None:
     """The dimensions that a layer normalizes."""
-    shape = case.argument(1, "normalized_shape")
-    wanted = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    wanted = _normalized(case)
     count = len(wanted)
     if given.shape[-count:] == wanted:
         return None
@@ -88,8 +95,24 @@ def normalized_shape(case: Case, given: TensorFacts) -> Misfit | None:
     return Misfit(f"the last dimension must be {wanted[0]}", rows, -1, _transposition(given.shape, wanted[0]))
 
 
+def _normalized(case: Case) -> tuple[Any, ...]:
+    """The sizes that a layer normalizes."""
+    shape = case.argument(1, "normalized_shape")
+    if isinstance(shape, (tuple, list)):
+        return tuple(shape)
+    return (shape,)
+
+
+def normalized_size(case: Case) -> int | None:
+    """The one size that a layer normalizes; None if there are several."""
+    sizes = _normalized(case)
+    if len(sizes) == 1:
+        return int(sizes[0])
+    return None
+
+
 def _transposition(shape: Shape, size: Any) -> str:
-    """The advice to move the dimension of this size to the end; empty if there is none."""
+    """The words to move the dimension of this size to the end; empty if there is none."""
     if size not in shape:
         return ""
     return f"{size} is dimension {shape.index(size) - len(shape)}: transpose it to the end"
@@ -108,8 +131,8 @@ def channels_of_batch_norm(case: Case, given: TensorFacts, mean: TensorFacts) ->
 def batch_of_one(case: Case, match: re.Match[str], given: TensorFacts) -> Misfit:
     """A batch normalization in training that gets one value for each channel."""
     text = "one value for each channel has no deviation: training needs a batch of two or more"
-    advice = "leave the last small batch out (drop_last=True), or call .eval()"
-    return Misfit(text, case.rows(input=given), -len(given.shape), advice)
+    way_out = "leave the last small batch out (drop_last=True), or call .eval()"
+    return Misfit(text, case.rows(input=given), -len(given.shape), way_out)
 
 
 @CHECKS.add("LSTM GRU RNN LSTMCell GRUCell RNNCell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
@@ -121,7 +144,16 @@ def recurrent_states(case: Case) -> Misfit:
         fact = "dtype" if "dtype" in case.message else ""
         return Misfit(case.message.partition("\n")[0], rows, fact=fact)
     text = f"{case.name} expects {expected[1]}, not {expected[2]}"
-    return Misfit(text, rows, advice=_order_of_state(case))
+    return Misfit(text, rows, way_out=_order_of_state(case))
+
+
+def sizes_of_state(case: Case) -> tuple[list[int], list[int]]:
+    """The sizes that a layer expects of its state, and those that the state has; empty if the message names none."""
+    found = re.search(r"[Ee]xpected hidden\S* size [(\[]([\d, ]+)[)\]], got [(\[]([\d, ]+)[)\]]", case.message)
+    if found is None:
+        return [], []
+    wanted, given = (list(map(int, re.findall(r"\d+", part))) for part in found.groups())
+    return wanted, given
 
 
 def _order_of_state(case: Case) -> str:
@@ -135,7 +167,7 @@ def shape_of_attention_mask(case: Case, match: re.Match[str]) -> Misfit:
     """A mask of nn.MultiheadAttention."""
     text = f"{match[1]} is {_sizes_in(match[2])} and should be {_sizes_in(match[3])}"
     if match[1] == "attn_mask":
-        return Misfit(text, advice="a mask of tokens goes to key_padding_mask")
+        return Misfit(text, way_out="a mask of tokens goes to key_padding_mask")
     return Misfit(text)
 
 
@@ -192,14 +224,30 @@ def _mask(case: Case, query: TensorFacts, key: TensorFacts) -> Misfit | None:
 
 def _dtype_of_mask(case: Case, mask: TensorFacts, rows: tuple[ShapeRow, ...]) -> Misfit:
     text = f"attn_mask is {mask.dtype}: it must be b8, or a float as query is"
+    misfit = Misfit(text, rows, names=(case.name_of(mask),), fact="dtype")
     if not dtype_named(mask.dtype).is_integer:
-        return Misfit(text, rows, fact="dtype")
+        return misfit
     name = before_dot(case.name_of(mask) or "attn_mask")
-    return Misfit(text, rows, advice=f"{name}.bool()", fact="dtype")
+    return replace(misfit, way_out=f"{name}.bool()")
 
 
-@CHECKS.add(says=r"size mismatch for (\S+): copying a param with shape (.*?) from checkpoint, .* is (.*?)\.?$")
+OTHER_CHECKPOINT = r"size mismatch for (\S+): copying a param with shape (.*?) from checkpoint, .* is (.*?)\.?$"
+
+
+@CHECKS.add(says=OTHER_CHECKPOINT)
 def checkpoint_of_another_model(case: Case, match: re.Match[str]) -> Misfit:
     """A checkpoint of another model: the message names each entry; the first one is shown."""
     text = f"{match[1]} is {_sizes_in(match[2])} in the checkpoint and {_sizes_in(match[3])} in the model"
     return Misfit(text)
+
+
+def sizes_of_checkpoint(case: Case) -> tuple[int, int] | None:
+    """The one size of the first entry in which a checkpoint differs from the model, and the size of the model."""
+    found = re.search(OTHER_CHECKPOINT, case.message, re.MULTILINE)
+    if found is None:
+        return None
+    stored, own = (list(map(int, re.findall(r"\d+", found[group]))) for group in (2, 3))
+    differences = [pair for pair in zip(stored, own, strict=False) if pair[0] != pair[1]]
+    if len(stored) != len(own) or len(differences) != 1:
+        return None
+    return differences[0]

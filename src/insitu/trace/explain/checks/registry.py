@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from insitu.trace.explain.case import Case
@@ -29,6 +29,12 @@ class Check:
 
     def run(self, case: Case) -> Misfit | None:
         """The misfit in a case that the check is for; the function gets the case, the match of `says`, the tensors."""
+        misfit = self._find(case)
+        if misfit is None:
+            return None
+        return replace(misfit, check=self.find.__name__)
+
+    def _find(self, case: Case) -> Misfit | None:
         if len(case.operands) < self.operands or not self._is_for(case):
             return None
         facts = [case.tensor(index, name) for index, name in enumerate(self.tensors)]

@@ -40,7 +40,7 @@ def samples_and_targets(case: Case, scores: TensorFacts, target: TensorFacts) ->
         return None
     text = f"the targets must be {listing(wanted)}"
     if len(scores.shape) > 2 and target.shape == scores.shape[:-1]:
-        return Misfit(text, rows, advice="the classes must be dimension 1 of the scores: transpose them there")
+        return Misfit(text, rows, way_out="the classes must be dimension 1 of the scores: transpose them there")
     return Misfit(text, rows)
 
 
@@ -50,8 +50,8 @@ def view_of_strided(case: Case, match: re.Match[str], given: TensorFacts) -> Mis
     reason = "the tensor is not contiguous"
     if given.strides:
         reason = f"the strides of the tensor are {listing(given.strides)}"
-    advice = ".reshape(…), or .contiguous() first"
-    return Misfit(f"the view would have to copy: {reason}", case.rows(input=given), advice=advice)
+    way_out = ".reshape(…), or .contiguous() first"
+    return Misfit(f"the view would have to copy: {reason}", case.rows(input=given), way_out=way_out)
 
 
 @CHECKS.add("view reshape", tensors="input")
@@ -65,7 +65,7 @@ def number_of_elements(case: Case, given: TensorFacts) -> Misfit | None:
     if -1 not in sizes:
         if count == math.prod(sizes):
             return None
-        return Misfit(f"{text} {_product(sizes)}", rows, advice=_other_size(count, sizes))
+        return Misfit(f"{text} {_product(sizes)}", rows, way_out=_other_size(count, sizes))
     known = -math.prod(sizes)  # one of the sizes is -1
     if not known or count % known == 0:
         return None
@@ -87,10 +87,28 @@ def _are_valid(sizes: Sequence[int]) -> bool:
 
 def _other_size(count: int, sizes: Sequence[int]) -> str:
     """The first or the last size that would make it fit."""
-    for size, others in ((sizes[0], math.prod(sizes[1:])), (sizes[-1], math.prod(sizes[:-1]))):
-        if others and count % others == 0:
-            return f"with -1 or {count // others} in place of {size} it would fit"
-    return ""
+    index = _open_index(count, sizes)
+    if index is None:
+        return ""
+    others = math.prod(sizes) // sizes[index]
+    return f"with -1 or {count // others} in place of {sizes[index]} it would fit"
+
+
+def _open_index(count: int, sizes: Sequence[int]) -> int | None:
+    """The index of the first or the last size, if torch could compute it from the others."""
+    for index, others in ((0, math.prod(sizes[1:])), (-1, math.prod(sizes[:-1]))):
+        if others and sizes[index] and count % others == 0:
+            return index
+    return None
+
+
+def size_to_leave_open(case: Case) -> int | None:
+    """The index of the size of a view or reshape that -1 would make fit."""
+    given, sizes = case.tensor(0, "input"), _requested_sizes(case)
+    count = None if given is None else _element_count(given.shape)
+    if count is None or -1 in sizes or not _are_valid(sizes):
+        return None
+    return _open_index(count, sizes)
 
 
 def _requested_sizes(case: Case) -> list[int]:
@@ -125,7 +143,7 @@ def expanded_dimension(case: Case, given: TensorFacts) -> Misfit | None:
     for index in _from_the_right(given.shape):
         if not _expands(given.shape[index], sizes[index]):
             text = f"dimension {index} is {given.shape[index]}, and only 1 can be expanded to {sizes[index]}"
-            return Misfit(text, rows, index, _missing_dimension(given.shape, sizes))
+            return Misfit(text, rows, index, _words_of_dimension(given.shape, sizes))
     return None
 
 
@@ -138,16 +156,23 @@ def _expands(size: int | str, wanted: int) -> bool:
     return size == 1 or wanted in (-1, size)
 
 
-def _missing_dimension(shape: Shape, sizes: list[int]) -> str:
+def _words_of_dimension(shape: Shape, sizes: list[int]) -> str:
+    dimension = missing_dimension(shape, sizes)
+    if dimension is None:
+        return ""
+    return f".unsqueeze({dimension}) first would fit"
+
+
+def missing_dimension(shape: Shape, sizes: list[int]) -> int | None:
     """The dimension to add, if one makes it fit."""
     if len(shape) >= len(sizes):
-        return ""
+        return None
     for dimension in _from_the_right(shape):
         split = len(shape) + dimension + 1
         longer = (*shape[:split], 1, *shape[split:])
         if all(map(_expands, reversed(longer), reversed(sizes))):
-            return f".unsqueeze({dimension}) first would fit"
-    return ""
+            return dimension
+    return None
 
 
 @CHECKS.add("permute", tensors="input")
@@ -200,7 +225,7 @@ def dimensions_of_index(case: Case, given: TensorFacts) -> Misfit | None:
     misfit = Misfit(text, case.rows(input=given, index=index))
     if missing == 1:
         name = before_dot(case.name_of(index) or "index")
-        return replace(misfit, advice=f"{name}.unsqueeze(-1)")
+        return replace(misfit, way_out=f"{name}.unsqueeze(-1)")
     return misfit
 
 

@@ -24,7 +24,7 @@ def value_is_none(case: Case, match: re.Match[str]) -> Misfit | None:
     if not missing.returned_by:
         return Misfit(f"{missing.name} is None")
     text = f"{missing.name} is None: {missing.returned_by} returned nothing"
-    return Misfit(text, advice="does it end without `return`?")
+    return Misfit(text, way_out="does it end without `return`?")
 
 
 @CHECKS.add(says=r"not enough values to unpack \(expected (?:at least )?(\d+), got (\d+)\)")

@@ -1,0 +1,113 @@
+"""The advice on a failure, built last: from the misfits and from where their values come from."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import chain
+
+from insitu.trace.advice import Advice, Certainty, Fix
+from insitu.trace.explain.case import Case
+from insitu.trace.explain.explanation import Misfit, Origin, OriginKind
+from insitu.trace.explain.failed_line import FailedLine
+from insitu.trace.explain.failure import Failure
+from insitu.trace.explain.remedies import element_remedies, gradient_remedies, name_remedies, shape_remedies
+from insitu.trace.explain.remedies.name_remedies import nearest_name, setting_that_torch_names
+from insitu.trace.explain.remedies.origin_remedies import size_at_its_origin
+from insitu.trace.explain.remedies.situation import Remedy, Situation
+from insitu.trace.explain.remedies.source_part import attempt
+
+THEMES = (name_remedies, gradient_remedies, element_remedies, shape_remedies)
+BY_CHECK: dict[str, Remedy] = {name: remedy for theme in THEMES for name, remedy in theme.REMEDIES.items()}
+NO_MISFIT = Misfit("")
+# What happens at an origin, for those kinds whose name does not say it.
+WORDS = {
+    OriginKind.GRADIENT_OFF: "gradients are switched off there",
+    OriginKind.GRADIENT_LOST: "the gradient is lost there",
+    OriginKind.FROZEN: "parameters are frozen there",
+    OriginKind.NUMBER: "a tensor becomes a plain number there",
+    OriginKind.STORED: "the tensor that is carried over is stored there",
+    OriginKind.VALUES_PRODUCED: "the values come from there",
+}
+VALUES = (OriginKind.PRODUCED, OriginKind.ASSIGNED)
+# The origins that say the most about what to look at, the first the most.
+TELLING = (
+    OriginKind.GRADIENT_OFF,
+    OriginKind.GRADIENT_LOST,
+    OriginKind.FROZEN,
+    OriginKind.NUMBER,
+    OriginKind.NO_GRADIENT_ASSIGNED,
+    OriginKind.NO_GRADIENT_PRODUCED,
+    OriginKind.CUSTOM_GRADIENT,
+    OriginKind.CHANGED_IN_PLACE,
+    OriginKind.STORED,
+    OriginKind.CARRIED,
+    OriginKind.GRAPH_FREED,
+    OriginKind.EARLIER,
+    OriginKind.RANGE,
+    OriginKind.SIZE,
+    OriginKind.FACT,
+    OriginKind.VALUES_PRODUCED,
+    OriginKind.VALUE,
+    OriginKind.ASSIGNED,
+    OriginKind.PRODUCED,
+)
+
+
+def find_advice(
+    failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...], origins: tuple[Origin, ...]
+) -> Advice | None:
+    """The most likely fix; where none is known, the line to look at. None if the program raised the error itself."""
+    if isinstance(line.statement.expression.statement, ast.Raise | ast.Assert):
+        return None
+    situations = [Situation(failure, line, case, misfit, origins) for misfit in misfits or (NO_MISFIT,)]
+    found = chain.from_iterable(map(_advice, situations))
+    return next(found, None) or _way_out(misfits) or _line_to_look_at(misfits, origins)
+
+
+def _advice(situation: Situation) -> Iterator[Advice]:
+    """The advice of each remedy that applies: at the origin of a size, for the check, for any failure."""
+    own = [remedy for name, remedy in BY_CHECK.items() if name == situation.misfit.check]
+    for remedy in (size_at_its_origin, *own, nearest_name, setting_that_torch_names):
+        advice = attempt(remedy, situation)
+        if advice is not None:
+            yield advice
+
+
+def _way_out(misfits: tuple[Misfit, ...]) -> Advice | None:
+    """What a check says in words."""
+    words = next((misfit.way_out for misfit in misfits if misfit.way_out), "")
+    if words:
+        return Advice(Certainty.POSSIBLE, words=words)
+    return None
+
+
+def _line_to_look_at(misfits: tuple[Misfit, ...], origins: tuple[Origin, ...]) -> Advice:
+    """No fix is known: the origin that says the most."""
+    known = [origin for origin in origins if origin.site is not None and origin.kind in TELLING]
+    sites = [origin for origin in known if _is_telling(origin, misfits)]
+    if not sites:
+        return Advice(Certainty.UNKNOWN)
+    origin = min(sites, key=lambda each: TELLING.index(each.kind))
+    assert origin.site is not None
+    return Advice(Certainty.UNKNOWN, Fix(origin.site.file, origin.site.line), _what(origin))
+
+
+def _is_telling(origin: Origin, misfits: tuple[Misfit, ...]) -> bool:
+    """Whether an origin is about what does not fit; that of a value that no misfit mentions is not."""
+    if origin.kind not in VALUES or not misfits:
+        return True
+    return any(misfit.mentions(origin.name) for misfit in misfits)
+
+
+def _what(origin: Origin) -> str:
+    """What comes from a place."""
+    if origin.kind in WORDS:
+        return WORDS[origin.kind]
+    if origin.kind is OriginKind.RANGE:
+        return f"{origin.name} {origin.size} there"
+    if origin.size is not None:
+        return f"the {origin.size} comes from there"
+    if origin.name:
+        return f"{origin.name} comes from there"
+    return ""

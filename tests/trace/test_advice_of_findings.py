@@ -1,0 +1,85 @@
+"""The advice on what a guard finds."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from tests.failing import Program, names_of
+
+import insitu
+from insitu.trace.advice import Advice
+from insitu.trace.advice_of_findings import advice_of
+from insitu.trace.findings import FrozenParameters, NonFiniteResult, StaleGradients
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    """Runs a text as the file model.py and gives its names."""
+    yield partial(names_of, tmp_path)
+    linecache.clearcache()
+
+
+def advice_on(program: Program, line: str) -> Advice | None:
+    """The advice on the first finding in a function with this line."""
+    run = program(f"""
+        import torch
+        def run(x, y):
+            {line}
+            return z
+    """)["run"]
+    with insitu.guard(action="record") as guard:
+        x = torch.tensor([0.0, 1.0, 4.0], requires_grad=True)
+        run(x, torch.tensor([0.0, 1.0, 2.0])).sum().backward()
+    return advice_of(guard.findings[0])
+
+
+ADVISED = [
+    ("z = torch.log(x)", "z = torch.log(x.clamp_min(1e-8))"),
+    ("z = x.log() + 1", "z = x.clamp_min(1e-8).log() + 1"),
+    ("z = (x * 2).sqrt()", "z = (x * 2 + 1e-8).sqrt()"),
+    ("z = torch.sqrt(x * 2)", "z = torch.sqrt(x * 2 + 1e-8)"),
+    ("z = x / y", "z = x / y.clamp_min(1e-8)"),
+    ("z = x / (y - 1)", "z = x / (y - 1 + 1e-8)"),
+    ("z = torch.logit(x / 4)", "z = torch.logit(x / 4, eps=1e-6)"),
+    ("z = torch.acos(x / 4)", "z = torch.acos((x / 4).clamp(-1 + 1e-6, 1 - 1e-6))"),
+]
+
+
+@pytest.mark.parametrize(("line", "code"), ADVISED)
+def test_the_advised_line_has_the_expression_of_the_program(program: Program, line: str, code: str) -> None:
+    advice = advice_on(program, line)
+    assert advice is not None and advice.fix is not None
+    assert advice.fix.code == code and advice.doubt
+
+
+def test_the_optimizer_is_named_as_the_program_names_it(program: Program) -> None:
+    run = program("""
+        import torch
+        def run(model):
+            sgd = torch.optim.SGD(model.parameters(), 0.1)
+            for _ in range(4):
+                model(torch.randn(2, 3)).square().sum().backward()
+                sgd.step()
+    """)["run"]
+    model = torch.nn.Linear(3, 1)
+    with insitu.guard(model, action="record") as guard:
+        run(model)
+    (finding,) = (each for each in guard.findings if isinstance(each, StaleGradients))
+    advice = advice_of(finding)
+    assert advice is not None and advice.fix is not None
+    assert (advice.fix.line, advice.fix.action, advice.fix.code) == (6, "before", "sgd.zero_grad()")
+    assert finding.text.splitlines()[-2] == "  →     likely fix before model.py:6: sgd.zero_grad()"
+
+
+def test_a_finding_without_a_source_has_no_advice() -> None:
+    assert advice_of(NonFiniteResult(kind="nan")) is None
+
+
+def test_a_kind_of_finding_without_a_rule_has_no_advice() -> None:
+    finding = FrozenParameters(paths=("a",), steps=3)
+    assert advice_of(finding) is None and "fix" not in finding.text
