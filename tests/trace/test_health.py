@@ -65,6 +65,7 @@ CASES: dict[str, tuple[TrainingHistory, list[type[Finding]]]] = {
     "a gradient that only looks small beside a huge one": (training(replace(VANISHED, peak=0.1)), []),
     "three samples are not enough": (training(replace(VANISHED, samples=3)), []),
     "frozen late": (training(FROZEN), [FrozenParameters]),
+    "frozen late, and left out of the optimizer": (training(replace(FROZEN, has_optimizer=False)), []),
     "a frozen table": (training(replace(FROZEN, is_layer=False)), []),
     "left out of the optimizer": (training(replace(BODY, has_changed=False, has_optimizer=False)), [OptimizerGap]),
     "a loss with parameters of its own": (

@@ -222,7 +222,8 @@ def is_vanishing(parameter: ParameterHistory) -> bool:
 def frozen_parameters(training: TrainingHistory) -> Iterator[Finding]:
     """Layers that did not change because they are frozen; those that were frozen before, while others learn, apart.
 
-    Layers that were frozen before and that no optimizer has are frozen on purpose.
+    Layers that are frozen and that no optimizer has are frozen on purpose. Where layers are frozen, other parameters
+    were frozen with them.
     """
     unchanged = training.unchanged
     if len(unchanged) == len(training.parameters):
@@ -230,10 +231,8 @@ def frozen_parameters(training: TrainingHistory) -> Iterator[Finding]:
     has_learned = any(map(is_learning, training.parameters))
     for is_fine_tuning in (False, True):
         group = [each for each in unchanged if is_frozen(each, is_before=is_fine_tuning, has_learned=has_learned)]
-        is_on_purpose = is_fine_tuning and not any(map(OWNED, group))
-        if (
-            any(map(IS_LAYER, group)) and not is_on_purpose
-        ):  # where layers are frozen, other parameters were frozen with them
+        has_layer, is_owned = any(map(IS_LAYER, group)), any(map(OWNED, group))
+        if has_layer and is_owned:
             paths = paths_of(group)
             yield FrozenParameters(path=paths[0], paths=paths, steps=training.steps, is_fine_tuning=is_fine_tuning)
 
