@@ -15,7 +15,7 @@ import insitu
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-# A verdict that names everything names nothing: the call, its operands, where they come from, and where the fix belongs.
+# A verdict that names everything names nothing: the call, its operands, where they come from, where the fix belongs.
 MOST_PLACES = 7
 
 NOT_YET = frozenset(missed())

@@ -12,8 +12,24 @@ from tests.bugs.catalog import Program
 import insitu
 from insitu.trace.explain.explanation import Explanation, OriginKind
 
-# The origins that are found by following a size, a dtype, a device or a state back through the lineage.
-WALKED = frozenset({OriginKind.EARLIER, OriginKind.SIZE, OriginKind.FACT, OriginKind.CARRIED, OriginKind.READ_LATER})
+# The origins that are known without a walk: the calls that made the operands, and what autograd says by itself. All
+# others are found by following a size, a dtype, a value or a state back through the lineage and the source.
+WITHOUT_WALK = frozenset(
+    {
+        OriginKind.PRODUCED,
+        OriginKind.ASSIGNED,
+        OriginKind.PASSED,
+        OriginKind.VALUES_PRODUCED,
+        OriginKind.GRADIENT_LOST,
+        OriginKind.NO_GRADIENT_PRODUCED,
+        OriginKind.NO_GRADIENT_ASSIGNED,
+        OriginKind.GRAPH_FREED,
+        OriginKind.CHANGED_IN_PLACE,
+        OriginKind.NEEDED_FOR_GRADIENT,
+        OriginKind.BACKWARD_OF,
+        OriginKind.CUSTOM_GRADIENT,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,7 @@ def explanation_without_walk(program: Program) -> Verdict:
 
 def without_walk(explanation: Explanation) -> Explanation:
     """The explanation without the origins that were found by walking back, and without the advice built on them."""
-    origins = tuple(each for each in explanation.origins if each.kind not in WALKED)
+    origins = tuple(each for each in explanation.origins if each.kind in WITHOUT_WALK)
     return replace(explanation, origins=origins, advice=None)
 
 
