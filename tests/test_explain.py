@@ -278,7 +278,7 @@ PLAIN = """
         ("unpack_part", ["value  1, 4", "✗ one value for two names: a tensor gives as many as its first dimension"]),
         ("empty", ["✗ h is None: Empty.forward returned nothing"]),
         ("missing", ["model.py:9 in missing", "╰ weight: f32[2]"]),
-        ("none", ["model.py:13 in forward    Net", "╰ None", "h  assigned at model.py:12   self.feed(x)"]),
+        ("none", ["model.py:13 in forward    Net", "╰ None", "h  comes from model.py:12   self.feed(x)"]),
         ("arrays", ["╰ np f64[2, 3]", "✗ the last dimension of left is 3, right has 4 rows"]),
         ("checked", ["╰ f32[2, 3]", "x  made at model.py:22   torch.ones(2, 3)"]),
     ],
@@ -349,8 +349,8 @@ def test_tensor_that_no_call_produced_shows_the_assignment_of_its_name(program: 
     """)
     shown = note_of(recorded(run["run"]))
     assert "✗ the dtypes differ: left is f64, right is f32" in shown
-    assert "left   comes from model.py:6   load()" in shown
-    assert "left   comes from model.py:4   torch.from_numpy(np.ones((2, 3)))" in shown
+    assert "f64    comes from model.py:4    np.ones((2, 3))   via run line 6" in shown
+    assert "left   assigned at model.py:6   load()" in shown
     shown = note_of(recorded(run["inner"]))
     assert "✗ 3 elements do not fit into 7" in shown
     assert "model.py:9" not in shown

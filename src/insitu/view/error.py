@@ -18,6 +18,7 @@ from insitu.view.value import result, safe, short, tensor, value_text
 MOST_TEXT = 100  # characters of an expression
 MOST_NAME = 40
 MOST_VALUE = 50
+MOST_PLACES_ON_WAY = 3
 GUTTER = 6  # columns for the number of a source line
 INDENT = 4
 
@@ -27,6 +28,9 @@ ORIGIN_WORDS: dict[OriginKind, tuple[str, str]] = {
     OriginKind.SIZE: ("", "comes from"),
     OriginKind.FACT: ("", "since"),
     OriginKind.VALUE: ("", "comes from"),
+    OriginKind.SOURCE: ("", "comes from"),
+    OriginKind.POSSIBLE_SOURCE: ("", "may come from"),
+    OriginKind.NOT_SAVED: ("", "is not part of the state_dict, since"),
     OriginKind.RANGE: ("", "{size} at"),
     OriginKind.PRODUCED: ("", "made at"),
     OriginKind.ASSIGNED: ("", "assigned at"),
@@ -34,6 +38,7 @@ ORIGIN_WORDS: dict[OriginKind, tuple[str, str]] = {
     OriginKind.VALUES_PRODUCED: ("", "its values made at"),
     OriginKind.GRADIENT_LOST: ("gradient", "lost at"),
     OriginKind.GRADIENT_OFF: ("gradient", "switched off at"),
+    OriginKind.GRADIENT_LEFT_OFF: ("gradient", "may be left switched off at"),
     OriginKind.FROZEN: ("", "frozen at"),
     OriginKind.NUMBER: ("", "became a plain number at"),
     OriginKind.NO_GRADIENT_PRODUCED: ("", "made without a gradient at"),
@@ -253,7 +258,17 @@ def _origin_row(origin: Origin) -> OriginRow:
     expression = _on_one_line(origin.site.text)
     if origin.tensors:
         expression = f"{expression}   {' → '.join(map(tensor, origin.tensors))}"
+    if origin.via:
+        expression = f"{expression}   via {_via(origin)}"
     return OriginRow(name, f"{words} {spot(origin.site)}", expression)
+
+
+def _via(origin: Origin) -> str:
+    """The places on the way to a value: `run line 58, __getitem__ line 37`; some are left out of a long way."""
+    places = [f"{safe(site.function)} line {site.line}".lstrip() for site in origin.via]
+    if len(places) > MOST_PLACES_ON_WAY:
+        places = [places[0], "…", *places[1 - MOST_PLACES_ON_WAY :]]
+    return ", ".join(places)
 
 
 def _origin_name(origin: Origin, default: str) -> str:

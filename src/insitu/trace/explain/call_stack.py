@@ -71,7 +71,7 @@ def passed_argument(history: FailureHistory, stack: Stack, name: str) -> ast.exp
         return None
     inner, caller = stack[:2]
     function, node = function_of(inner), caller.expression.node
-    if function is None or not isinstance(node, ast.Call) or not _is_call_of(history, caller, inner, node):
+    if function is None or not isinstance(node, ast.Call) or not is_call_of(history, caller, inner, node):
         return None
     for word in node.keywords:
         if word.arg == name:
@@ -87,7 +87,7 @@ def function_of(frame: StackFrame) -> ast.FunctionDef | ast.AsyncFunctionDef | N
     return None
 
 
-def _is_call_of(history: FailureHistory, caller: StackFrame, inner: StackFrame, node: ast.Call) -> bool:
+def is_call_of(history: FailureHistory, caller: StackFrame, inner: StackFrame, node: ast.Call) -> bool:
     """Whether an expression calls the function of the inner frame itself."""
     name = inner.code.co_name
     written = called_name(node)

@@ -72,6 +72,9 @@ class OriginKind(Enum):
     SIZE = "size"
     FACT = "dtype or device"
     VALUE = "value"
+    SOURCE = "source"
+    POSSIBLE_SOURCE = "possible source"
+    NOT_SAVED = "not saved"
     RANGE = "range"
     PRODUCED = "produced"
     ASSIGNED = "assigned"
@@ -79,6 +82,7 @@ class OriginKind(Enum):
     VALUES_PRODUCED = "values produced"
     GRADIENT_LOST = "gradient lost"
     GRADIENT_OFF = "gradient switched off"
+    GRADIENT_LEFT_OFF = "gradient left off"
     FROZEN = "frozen"
     NUMBER = "became a number"
     NO_GRADIENT_PRODUCED = "no gradient, produced"
@@ -99,7 +103,7 @@ class Origin:
 
     `size` is the size that comes from there, or how a range is left. `tensors` are those that the view shows: of a
     size, the tensor before the call that introduced it and the one after it; of a tensor that is carried over, the
-    tensor itself.
+    tensor itself. `via` are the places between the value and the site, the nearest to the value first.
     """
 
     kind: OriginKind
@@ -108,6 +112,7 @@ class Origin:
     receiver: str = ""
     size: int | str | None = None
     tensors: tuple[TensorFacts, ...] = ()
+    via: tuple[ExpressionSite, ...] = ()
 
 
 @dataclass(slots=True)

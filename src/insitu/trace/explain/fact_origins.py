@@ -7,10 +7,15 @@ from dataclasses import dataclass
 
 from insitu.trace.explain.assignments import outside_site
 from insitu.trace.explain.case import Case, NamedOperand
+from insitu.trace.explain.device_origins import device_origins
 from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, OriginKind
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
+from insitu.trace.explain.slice_origins import slice_origins
+from insitu.trace.explain.slice_starts import argument_start, call_start, operand_start
+from insitu.trace.explain.slices.points import Point
+from insitu.trace.explain.slices.rules.dtypes import dtype_rule
 from insitu.trace.explain.value_origins import argument_origins, is_made_by_loop, operand_origins, value_origins
 
 MOST_CALLS = 300
@@ -36,8 +41,12 @@ def _fact_origin(failure: Failure, line: FailedLine, operand: NamedOperand, fact
         return
     known = (line.site, history.site(history.producer(operand.tensor)))
     site = found.site(history) or _assigned(failure, operand)
+    sliced = list(_sliced(failure, line, operand, found, fact))
+    yield from sliced
     if site is not None and site not in known:
         yield Origin(OriginKind.FACT, site, value)
+    if sliced:
+        return
     made_by = found.at if found.at is not None else found.receiver
     if made_by is None or is_made_by_loop(history, made_by):
         yield from operand_origins(failure, line, operand.name)
@@ -45,6 +54,29 @@ def _fact_origin(failure: Failure, line: FailedLine, operand: NamedOperand, fact
         yield from value_origins(history, found.at)
     else:
         yield from argument_origins(history, made_by, found.tensor)
+
+
+def _sliced(
+    failure: Failure, line: FailedLine, operand: NamedOperand, found: FirstWithFact, fact: str
+) -> Iterator[Origin]:
+    """Where the source of the program introduces a dtype, behind the first tensor that has it."""
+    value = getattr(operand.facts, fact)
+    if fact != "dtype":
+        yield from device_origins(failure, line, operand, found.at, value)
+        return
+    yield from slice_origins([first_start(failure, line, operand, found)], dtype_rule(value), value)
+
+
+def first_start(failure: Failure, line: FailedLine, operand: NamedOperand, found: FirstWithFact) -> Point | None:
+    """The expression of the first tensor with a fact: the call that made it, else what the first call took."""
+    history = failure.history
+    if found.at is not None and not is_made_by_loop(history, found.at):
+        return call_start(history, found.at)
+    for step in found.way:
+        start = argument_start(history, step.receiver, step.tensor)
+        if start is not None:
+            return start
+    return operand_start(failure, line, operand.name)
 
 
 def _assigned(failure: Failure, operand: NamedOperand) -> ExpressionSite | None:
@@ -55,15 +87,25 @@ def _assigned(failure: Failure, operand: NamedOperand) -> ExpressionSite | None:
 
 
 @dataclass(slots=True, frozen=True)
-class FirstWithFact:
-    """The first tensor with a fact: `at` is the call that produced it; without one, `receiver` is the first to take it.
+class PassedTensor:
+    """A tensor, and a call that took it."""
 
-    `is_lost` says that the walk was too long.
+    tensor: TensorToken
+    receiver: int
+
+
+@dataclass(slots=True, frozen=True)
+class FirstWithFact:
+    """The first tensor with a fact: `at` is the call that produced it, `receiver` the first of those that took it.
+
+    `way` are the tensors that have the fact and the calls that took them, the earliest first. `is_lost` says that the
+    walk was too long.
     """
 
     tensor: TensorToken
     at: int | None = None
     receiver: int | None = None
+    way: tuple[PassedTensor, ...] = ()
     is_lost: bool = False
 
     def site(self, history: FailureHistory) -> ExpressionSite | None:
@@ -77,14 +119,16 @@ def first_call(history: FailureHistory, tensor: TensorToken, fact: str) -> First
     """The first tensor with a fact, from which all later ones have it."""
     wanted = getattr(history.plain(tensor), fact)
     receiver: int | None = None
+    way: tuple[PassedTensor, ...] = ()
     for _ in range(MOST_CALLS):
         at = history.producer(tensor)
         if at is None:
-            return FirstWithFact(tensor, receiver=receiver)
+            return FirstWithFact(tensor, None, receiver, way)
         earlier = _input_with(history, at, fact, wanted)
         if earlier is None:
-            return FirstWithFact(tensor, at)
+            return FirstWithFact(tensor, at, receiver, way)
         receiver, tensor = at, earlier
+        way = (PassedTensor(tensor, at), *way)
     return FirstWithFact(tensor, is_lost=True)
 
 

@@ -17,7 +17,7 @@ from insitu.trace.explain.expressions import line_at
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken, site_of
 from insitu.trace.explain.messages import CHANGED_IN_PLACE, INVALID_GRADIENT, NO_GRAPH, SECOND_BACKWARD
-from insitu.trace.explain.switched_off import switch_site
+from insitu.trace.explain.switched_off import left_off_sites, switch_site
 from insitu.trace.explain.value_origins import origins_of, value_origins
 
 MOST_ENDS = 3  # of a graph that never had a gradient
@@ -25,6 +25,8 @@ MOST_NUMBERS = 2  # that left the graph
 MOST_CUTS = 8  # that are looked at
 MOST_FROZEN = 8  # parameters that are looked at
 MOST_CALLS = 2000  # behind a loss
+# Calls that cut the graph by themselves.
+CUTTING = frozenset(("detach", "detach_", "numpy", "item", "tolist", "data", "argmax", "round", "sign", "long", "int"))
 FREEZING = frozenset(("requires_grad", "requires_grad_", "requires_grad="))
 
 
@@ -121,6 +123,8 @@ def _cut(history: FailureHistory, at: int) -> Iterator[Origin]:
     switch = switch_site(history, at)
     if switch is not None:
         yield Origin(OriginKind.GRADIENT_OFF, switch)
+    elif history.operation(at).base not in CUTTING:
+        yield from (Origin(OriginKind.GRADIENT_LEFT_OFF, site) for site in left_off_sites(history, at))
     yield from _at(OriginKind.GRADIENT_LOST, history.site(at))
 
 

@@ -17,7 +17,10 @@ from insitu.trace.explain.failure_history import USER_KINDS, FailureHistory, Ten
 from insitu.trace.explain.gradient_origins import autograd_origins
 from insitu.trace.explain.order_origins import order_origins
 from insitu.trace.explain.range_origins import range_origins
+from insitu.trace.explain.rank_origins import unpacking_origins
+from insitu.trace.explain.sample_origins import missing_origins, sample_origins
 from insitu.trace.explain.size_origins import size_origins
+from insitu.trace.explain.state_origins import state_origins
 from insitu.trace.explain.storage_sites import storage_site
 from insitu.trace.explain.value_origins import failed_value_origins
 
@@ -55,6 +58,10 @@ def _place(site: ExpressionSite | None) -> object:
 
 def _all_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
     yield from autograd_origins(failure, case)
+    yield from state_origins(failure, line)
+    yield from missing_origins(failure, line, case)
+    yield from unpacking_origins(failure, line)
+    yield from sample_origins(failure, line)
     yield from earlier_origins(failure, line, case, misfits)
     yield from size_origins(failure, line, case, misfits)
     yield from fact_origins(failure, line, case, misfits)

@@ -17,6 +17,9 @@ from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.messages import WRONG_ELEMENTS
 from insitu.trace.explain.size_origins import limit_of_values
 from insitu.trace.explain.sizes.walk import find_size
+from insitu.trace.explain.slice_origins import slice_origins
+from insitu.trace.explain.slice_starts import call_start, operand_start
+from insitu.trace.explain.slices.rules.ranges import range_rule
 from insitu.trace.explain.value_origins import argument_origins, is_made_by_loop, operand_origins, value_origins
 
 MOST_STEPS = 50
@@ -45,7 +48,9 @@ def range_origins(failure: Failure, line: FailedLine, case: Case) -> Iterator[Or
     for operand in _concerned(line, case):
         way = _way_past(failure, operand, limit)
         name = operand.name
-        for found in _computed(failure, operand.tensor, limit):
+        computed = list(_computed(failure, operand.tensor, limit))
+        yield from _sliced(failure, line, operand, computed, limit)
+        for found in computed:
             yield from _origins(failure, line, found, name, way)
             if is_made_by_loop(failure.history, found.at):
                 yield from operand_origins(failure, line, operand.name)
@@ -67,6 +72,18 @@ def _limit_origins(failure: Failure, case: Case) -> Iterator[Origin]:
             return
         call = found.call if found.call is not None else failure.live.initializer(found.start.tensor)
         yield from value_origins(history, call)
+
+
+def _sliced(
+    failure: Failure, line: FailedLine, operand: NamedOperand, computed: list[ProducedValues], limit: int | None
+) -> Iterator[Origin]:
+    """Where the source of the program computes values that are out of range."""
+    history = failure.history
+    starts = [operand_start(failure, line, operand.name)]
+    made = [found.at for found in computed if not is_made_by_loop(history, found.at)]
+    if made:
+        starts = [call_start(history, at) for at in made[-1:]]
+    yield from slice_origins(starts, range_rule(0, limit), operand.name)
 
 
 def _concerned(line: FailedLine, case: Case) -> list[NamedOperand]:

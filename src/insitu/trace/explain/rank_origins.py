@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,9 +12,14 @@ from insitu.trace.explain.explanation import Origin, OriginKind
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
+from insitu.trace.explain.slice_origins import slice_origins
+from insitu.trace.explain.slice_starts import operand_start
+from insitu.trace.explain.slices.rules.ranks import rank_rule
+from insitu.trace.explain.value_origins import is_made_by_loop
 from insitu.trace.operation import Operation
 
 MOST_CALLS = 300
+UNPACKING = re.compile(r"values to unpack")
 
 
 @dataclass(slots=True, frozen=True)
@@ -28,13 +34,31 @@ class RankChange:
 def rank_origins(failure: Failure, line: FailedLine, operand: NamedOperand) -> Iterator[Origin]:
     """The call since which an operand has as many dimensions as it has."""
     found = _last_change(failure.history, operand.tensor)
+    if found is None or is_made_by_loop(failure.history, found.at):
+        yield from sliced_ranks(failure, line, operand)
     if found is None:
         return
     site = failure.history.site(found.at)
     if site is not None and site != line.site:
-        rank = len(found.after.shape)
-        name = f"{rank} dimension{'s' * (rank != 1)}"
-        yield Origin(OriginKind.FACT, site, name, tensors=(found.before, found.after))
+        yield Origin(OriginKind.FACT, site, _label(found.after), tensors=(found.before, found.after))
+
+
+def unpacking_origins(failure: Failure, line: FailedLine) -> Iterator[Origin]:
+    """Where a tensor got its number of dimensions, if its shape does not fit the names that unpack it."""
+    if not UNPACKING.search(failure.message):
+        return
+    for operand in line.tensors():
+        yield from rank_origins(failure, line, operand)
+
+
+def sliced_ranks(failure: Failure, line: FailedLine, operand: NamedOperand) -> Iterator[Origin]:
+    """Where the source drops or adds a dimension."""
+    yield from slice_origins([operand_start(failure, line, operand.name)], rank_rule, _label(operand.facts))
+
+
+def _label(facts: TensorFacts) -> str:
+    rank = len(facts.shape)
+    return f"{rank} dimension{'s' * (rank != 1)}"
 
 
 def _last_change(history: FailureHistory, tensor: TensorToken) -> RankChange | None:

@@ -13,6 +13,7 @@ from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.rank_origins import rank_origins
 from insitu.trace.explain.shape_sources import size_sources
+from insitu.trace.explain.size_slices import sliced_sizes
 from insitu.trace.explain.sizes.walk import SizeOrigin, find_sizes
 from insitu.trace.explain.value_origins import is_made_by_loop, operand_origins, value_origins
 
@@ -72,6 +73,7 @@ def _size_origin(failure: Failure, line: FailedLine, operand: NamedOperand, dime
     """
     found = list(find_sizes(failure.history, operand.tensor, dimension))
     yield from _origins(failure, line, operand, _those_that_matter(found))
+    yield from _window_origins(failure, line, operand, found)
     if found and _is_from_outside(failure, operand, found[-1]):
         yield from operand_origins(failure, line, operand.name)
 
@@ -84,6 +86,20 @@ def limit_of_values(failure: Failure, line: FailedLine, at: int) -> Iterator[Ori
     shape = failure.history.plain(result).shape
     if len(shape) == 1:
         yield from _size_of_another(failure, line, next(find_sizes(failure.history, result, 0)))
+
+
+def _window_origins(
+    failure: Failure, line: FailedLine, operand: NamedOperand, found: list[SizeOrigin]
+) -> Iterator[Origin]:
+    """The layers that changed the other dimensions which became a part of one: `flatten(1)` of an image."""
+    for size in found:
+        if size.earlier is None or len(size.earlier.facts.shape) <= len(size.start.facts.shape):
+            continue
+        facts, sides = size.earlier.facts, range(size.earlier.dim + 1, len(size.earlier.facts.shape))
+        first_of_size = {facts.shape[side]: side for side in reversed(sides)}
+        for side in first_of_size.values():
+            changes = [each for each in find_sizes(failure.history, size.earlier.tensor, side) if each.is_change]
+            yield from _origins(failure, line, operand, _those_that_matter(changes)[::-1])
 
 
 def _is_from_outside(failure: Failure, operand: NamedOperand, first: SizeOrigin) -> bool:
@@ -110,9 +126,11 @@ def _origins(failure: Failure, line: FailedLine, operand: NamedOperand, sizes: l
         site = _site(failure, size)
         if site is not None and site not in known:
             yield Origin(OriginKind.SIZE, site, size=size.start.size, tensors=_tensors(size))
-        if size.call is not None:
+        sources = list(sliced_sizes(failure, size))
+        yield from sources
+        if not sources and size.call is not None:
             yield from value_origins(history, size.call)
-            yield from _size_of_another(failure, line, size)
+        yield from _size_of_another(failure, line, size)
 
 
 def _size_of_another(failure: Failure, line: FailedLine, size: SizeOrigin) -> Iterator[Origin]:

@@ -10,8 +10,12 @@ from insitu.trace.explain.call_stack import StackFrame, stack_of
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import called_name, segment, source_tree
 from insitu.trace.explain.failure_history import FailureHistory
+from insitu.trace.explain.slices.arguments import scope_at
+from insitu.trace.explain.slices.points import Point
+from insitu.trace.explain.slices.resolver import Resolver
 
 SWITCHES = frozenset(("no_grad", "inference_mode", "set_grad_enabled", "set_grad_mode"))
+SETTERS = frozenset(("set_grad_enabled", "_set_grad_enabled"))
 CHECKPOINTS = frozenset(("checkpoint", "checkpoint_sequential"))
 
 
@@ -21,26 +25,7 @@ def switch_site(history: FailureHistory, at: int) -> ExpressionSite | None:
         found = next(_switches(frame), None)
         if found is not None:
             return ExpressionSite(frame.file, found.lineno, frame.code.co_name, segment(frame.file, found))
-    return _statement_site({frame.file for frame in stack_of(history, at)})
-
-
-def _statement_site(files: set[str]) -> ExpressionSite | None:
-    """The only statement in some files that switches gradients off for all that follows."""
-    found = []
-    for file in files:
-        statements = nodes_of(source_tree(file), ast.Expr)
-        found += [(file, each.value) for each in statements if _switches_off(each.value)]
-    if len(found) != 1:
-        return None
-    file, node = found[0]
-    return ExpressionSite(file, node.lineno, "", segment(file, node))
-
-
-def _switches_off(node: ast.expr) -> bool:
-    """Whether an expression is `torch.set_grad_enabled(False)`."""
-    if not isinstance(node, ast.Call) or called_name(node) != "set_grad_enabled":
-        return False
-    return not any(isinstance(part, ast.Constant) and part.value is True for part in node.args)
+    return None
 
 
 def _switches(frame: StackFrame) -> Iterator[ast.expr]:
@@ -69,3 +54,46 @@ def _is_reentrant(node: ast.AST) -> bool:
     words = {word.arg: word.value for word in getattr(node, "keywords", ())}
     asked = words.get("use_reentrant")
     return asked is None or not (isinstance(asked, ast.Constant) and asked.value is False)
+
+
+def left_off_sites(history: FailureHistory, at: int) -> Iterator[ExpressionSite]:
+    """Statements in the files around a call that can switch gradients off for everything after them."""
+    files = dict.fromkeys(frame.file for frame in stack_of(history, at))
+    for file in files:
+        for statement in nodes_of(source_tree(file), ast.Expr):
+            if _stays_off(statement.value):
+                yield _statement_site(file, statement)
+            else:
+                yield from _passed_false(file, statement)
+
+
+def _statement_site(file: str, statement: ast.AST) -> ExpressionSite:
+    scope = scope_at(file, getattr(statement, "lineno", 0))
+    return ExpressionSite(file, getattr(statement, "lineno", 0), scope.name, segment(file, statement))
+
+
+def _stays_off(node: ast.expr) -> bool:
+    """Whether an expression switches gradients off, and nothing switches them on again by itself."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = called_name(node)
+    if name == "__enter__" and isinstance(node.func, ast.Attribute):
+        return called_name(node.func.value) in SWITCHES
+    if name == "enter_context":
+        return any(called_name(each) in SWITCHES for each in node.args)
+    return name in SETTERS and [getattr(each, "value", None) for each in node.args] == [False]
+
+
+def _passed_false(file: str, statement: ast.Expr) -> Iterator[ExpressionSite]:
+    """The calls that pass False to a function which calls `set_grad_enabled` with a parameter, and that function."""
+    node = statement.value
+    if not isinstance(node, ast.Call) or called_name(node) not in SETTERS or len(node.args) != 1:
+        return
+    start = Point(scope_at(file, statement.lineno), node.args[0])
+    ends = [end for end in Resolver().ends(start) if getattr(end.node, "value", None) is False]
+    for end in ends:
+        statements = nodes_of(source_tree(end.scope.file), ast.Expr)
+        around = [each for each in statements if covers(each, end.node.lineno)]
+        yield from (_statement_site(end.scope.file, each) for each in around[-1:])
+    if ends:
+        yield _statement_site(file, statement)

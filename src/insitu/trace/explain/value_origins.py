@@ -14,6 +14,9 @@ from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.messages import WRONG_NUMBERS
 from insitu.trace.explain.pairing import argument_pairs
 from insitu.trace.explain.python_values import value_sites
+from insitu.trace.explain.slice_origins import slice_origins
+from insitu.trace.explain.slice_starts import point_at, stack_scope
+from insitu.trace.explain.slices.rules.numbers import size_rule
 
 MOST_VALUES = 3  # of one call
 
@@ -56,12 +59,25 @@ def failed_value_origins(failure: Failure, line: FailedLine) -> Iterator[Origin]
     """Where the Python values on the line that failed were computed, if one of them is at fault."""
     if not WRONG_NUMBERS.search(failure.message):
         return
-    if failure.has_own_frame:
+    history, recorded = failure.history, failure.history.on_line(line.at)
+    if failure.has_own_frame or recorded is None:
         nodes = argument_nodes(line.statement.expression.node)
-        found = origins_of(failure.history, stack_at(failure, line.at), nodes)
-        yield from islice(found, MOST_VALUES)
+    else:
+        nodes = value_nodes(history, recorded)
+    stack = stack_at(failure, line.at)
+    sliced = list(_sliced_numbers(history, stack, nodes))
+    yield from sliced
+    if not sliced:
+        yield from islice(origins_of(history, stack, nodes), MOST_VALUES)
+
+
+def _sliced_numbers(history: FailureHistory, stack: Stack, nodes: list[ast.expr]) -> Iterator[Origin]:
+    """Where the source computes the numbers on the line that failed."""
+    scope = stack_scope(history, stack)
+    if scope is None:
         return
-    yield from value_origins(failure.history, line.at)
+    for node in nodes:
+        yield from slice_origins([point_at(scope, node)], size_rule, ast.unparse(node), most=1)
 
 
 def origins_of(history: FailureHistory, stack: Stack, nodes: list[ast.expr]) -> Iterator[Origin]:

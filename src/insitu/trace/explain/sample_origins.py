@@ -1,0 +1,49 @@
+"""Values that only the source explains: None, and samples of a dataset that do not fit together."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from insitu.trace.explain.call_stack import stack_at
+from insitu.trace.explain.case import Case
+from insitu.trace.explain.explanation import Origin
+from insitu.trace.explain.failed_line import FailedLine
+from insitu.trace.explain.failure import Failure
+from insitu.trace.explain.slice_origins import slice_origins
+from insitu.trace.explain.slice_starts import operand_start, stack_scope
+from insitu.trace.explain.slices.points import ANY, Point
+from insitu.trace.explain.slices.resolver import Resolver
+from insitu.trace.explain.slices.rules.missing import none_rule
+from insitu.trace.explain.slices.rules.numbers import length_rule
+
+UNEQUAL = re.compile(
+    r"stack expects each tensor to be equal size|each element in list of batch should be of equal size"
+)
+
+
+def missing_origins(failure: Failure, line: FailedLine, case: Case) -> Iterator[Origin]:
+    """Where the names on the line that are None may have got that value."""
+    for missing in case.missing:
+        yield from slice_origins([operand_start(failure, line, missing.name)], none_rule, missing.name)
+
+
+def sample_origins(failure: Failure, line: FailedLine) -> Iterator[Origin]:
+    """Where the samples of a loop over a DataLoader get their sizes, if they cannot be stacked."""
+    node = line.statement.expression.node
+    if not UNEQUAL.search(failure.message) or not isinstance(node, (ast.For, ast.AsyncFor)):
+        return
+    scope = stack_scope(failure.history, stack_at(failure, line.at))
+    if scope is None:
+        return
+    samples = Resolver().ends(Point(scope, node.iter, (ANY,)))
+    starts = [part for sample in samples for part in _tensors_of(sample)]
+    yield from slice_origins(starts, length_rule, "sizes", is_shown=False)
+
+
+def _tensors_of(sample: Point) -> list[Point]:
+    """The parts of a sample: the items of a tuple or a dict, else the sample itself."""
+    node = sample.node
+    parts = node.values if isinstance(node, ast.Dict) else getattr(node, "elts", [node])
+    return [sample.part(each) for each in parts]

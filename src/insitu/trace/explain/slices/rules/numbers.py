@@ -1,0 +1,203 @@
+"""Where a size comes from: arithmetic on numbers, lengths, slices and choices."""
+
+from __future__ import annotations
+
+import ast
+
+from insitu.trace.explain.expressions import called_name
+from insitu.trace.explain.slices.parts import (
+    COMPREHENSIONS,
+    arguments_of,
+    is_number,
+    number_of,
+    owner_of,
+    parts_of,
+)
+from insitu.trace.explain.slices.points import Point
+from insitu.trace.explain.slices.resolver import Resolver
+from insitu.trace.explain.slices.source_file import keyword_of
+from insitu.trace.explain.slices.walk import CERTAIN, POSSIBLE, REMOTE, Rule, Turn, Verdict
+
+ROUNDING = (ast.FloorDiv, ast.Mod, ast.Pow, ast.RShift, ast.LShift)
+SET_OPERATORS = (ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor)
+SUMS = (ast.Add, ast.Sub)
+COUNTING = frozenset(("len", "unique", "count", "nunique", "numel", "ceil", "floor", "round", "isqrt", "log2"))
+RESIZING = frozenset(("pad", "reshape", "view", "resize", "repeat", "tile", "concatenate", "cat", "delete", "insert"))
+MAKING = frozenset(
+    [
+        "zeros",
+        "ones",
+        "empty",
+        "full",
+        "rand",
+        "randn",
+        "randint",
+        "linspace",
+        "arange",
+        "range",
+        "integers",
+        "normal",
+        "uniform",
+        "random",
+        "eye",
+        "standard_normal",
+        "permutation",
+        "randperm",
+        "islice",
+    ]
+)
+RANDOM = frozenset(("integers", "randint", "randrange", "choice", "sample", "uniform"))
+# Arguments of these layers change the size of their input.
+WINDOWS = ("stride", "padding", "kernel_size", "dilation", "output_padding", "output_size", "scale_factor")
+
+
+def size_rule(point: Point, resolver: Resolver) -> Verdict:
+    """A number that is a size. The length of a sequence decides `len(x)` and `x.shape[0]`."""
+    node, score = point.node, _number_score(point, resolver)
+    measured = _measured(node)
+    if measured is not None:
+        return Verdict(score, (), (Turn(length_rule, point.part(measured)),))
+    return Verdict(score, parts_of(point))
+
+
+def rule_for_size(size: int | str) -> Rule:
+    """The rule for a size that is known: other numbers that are written in the source do not explain it."""
+
+    def judge(point: Point, resolver: Resolver) -> Verdict:
+        number = number_of(point.node)
+        if number is not None and number != size:
+            return Verdict()
+        return size_rule(point, resolver)
+
+    return judge
+
+
+def length_rule(point: Point, resolver: Resolver) -> Verdict:
+    """A sequence, an array or a tensor whose length or shape matters, but not its values."""
+    node = point.node
+    if isinstance(node, COMPREHENSIONS):
+        is_filtered = any(loop.ifs for loop in node.generators)
+        return Verdict(POSSIBLE * is_filtered, tuple(point.part(loop.iter) for loop in node.generators))
+    if isinstance(node, ast.Subscript):
+        bounds = [point.part(each) for each in _bounds(node) if each is not None]
+        return Verdict(_slice_score(node), (point.part(node.value),), _turns(bounds))
+    if isinstance(node, ast.BinOp):
+        return _joined(point, node)
+    if isinstance(node, ast.Call):
+        return _made(point, node, resolver)
+    if isinstance(node, ast.Attribute):
+        return Verdict(0, (point.part(node.value),))
+    return Verdict(0, tuple(point.part(each) for each in getattr(node, "elts", ()) if isinstance(each, ast.Starred)))
+
+
+def _turns(parts: list[Point]) -> tuple[Turn, ...]:
+    return tuple(Turn(size_rule, part) for part in parts)
+
+
+def _measured(node: ast.expr) -> ast.expr | None:
+    """The sequence or tensor whose length or size an expression is: x of `len(x)`, `x.shape[0]`, `x.size(0)`."""
+    if isinstance(node, ast.Subscript) and getattr(node.value, "attr", "") == "shape":
+        return node.value.value  # type: ignore[attr-defined, no-any-return]
+    name = called_name(node)
+    if name == "len" and isinstance(node, ast.Call) and node.args:
+        return node.args[0]
+    if name in ("size", "numel", "dim"):
+        return owner_of(node)
+    return None
+
+
+def _joined(point: Point, node: ast.BinOp) -> Verdict:
+    """Lists that are joined or repeated; arrays that are added."""
+    left, right = point.part(node.left), point.part(node.right)
+    sides = [side for side in (left, right) if not isinstance(side.node, ast.Constant)]
+    has_list = any(isinstance(side.node, (ast.List, ast.Tuple)) for side in sides)
+    if isinstance(node.op, ast.Mult) and has_list:
+        numbers = [side for side in (left, right) if not isinstance(side.node, (ast.List, ast.Tuple))]
+        return Verdict(POSSIBLE, (), _turns(numbers))
+    if isinstance(node.op, SET_OPERATORS) and any(map(_is_set, (node.left, node.right))):
+        return Verdict(CERTAIN, tuple(sides))
+    return Verdict(POSSIBLE * (isinstance(node.op, ast.Add) and _is_list(node)), tuple(sides))
+
+
+def _is_set(node: ast.expr) -> bool:
+    is_set = isinstance(node, (ast.Set, ast.SetComp)) or called_name(node) in ("set", "frozenset", "keys")
+    return is_set or (isinstance(node, ast.BinOp) and _is_set(node.left))
+
+
+def _is_list(node: ast.BinOp) -> bool:
+    sides = [node.left, node.right, getattr(node.left, "left", None), getattr(node.right, "left", None)]
+    return any(isinstance(side, (ast.List, ast.Tuple, ast.ListComp)) for side in sides)
+
+
+def _made(point: Point, node: ast.Call, resolver: Resolver) -> Verdict:
+    """A call that makes or changes a sequence: the first argument may be one, the others are numbers."""
+    if resolver.behind(point) is not None:
+        return Verdict()
+    name, owner = called_name(node), owner_of(node)
+    arguments = [point.part(each) for each in arguments_of(node)]
+    sources = [point.part(owner)] if owner is not None else []
+    if name in MAKING:
+        return Verdict(0, (), _turns(arguments))
+    score = POSSIBLE * (name in RESIZING)
+    return Verdict(score, (*sources, *arguments[:1]), _turns(arguments[1:]))
+
+
+def _number_score(point: Point, resolver: Resolver) -> int:
+    node = point.node
+    if isinstance(node, ast.BinOp):
+        return _operator_score(node)
+    if isinstance(node, ast.IfExp):
+        return CERTAIN if is_number(node.body) or is_number(node.orelse) else POSSIBLE
+    if isinstance(node, ast.Subscript):
+        return _item_score(node) if _measured(node) is None else 0
+    if is_number(node):
+        return REMOTE
+    if isinstance(node, ast.Call):
+        return _call_score(point, node, resolver)
+    return 0
+
+
+def _operator_score(node: ast.BinOp) -> int:
+    if isinstance(node.op, ROUNDING):
+        return CERTAIN
+    has_number = is_number(node.left) or is_number(node.right)
+    if isinstance(node.op, SUMS):
+        return CERTAIN if has_number else POSSIBLE
+    return POSSIBLE
+
+
+def _item_score(node: ast.Subscript) -> int:
+    """A number that is chosen by its place: `widths[0]`."""
+    is_place = isinstance(node.slice, (ast.Constant, ast.UnaryOp)) and is_number(node.slice)
+    return POSSIBLE if is_place else _slice_score(node)
+
+
+def _slice_score(node: ast.Subscript) -> int:
+    bounds = _bounds(node)
+    if any(each is not None and not is_number(each) for each in bounds):
+        return CERTAIN
+    return POSSIBLE * any(each is not None for each in bounds)
+
+
+def _bounds(node: ast.Subscript) -> list[ast.expr | None]:
+    """The bounds of the slices in an index."""
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    return [each for part in parts if isinstance(part, ast.Slice) for each in (part.lower, part.upper, part.step)]
+
+
+def _call_score(point: Point, node: ast.Call, resolver: Resolver) -> int:
+    name = called_name(node)
+    if resolver.behind(point) is not None:
+        return 0
+    if name in COUNTING and not _is_plain_length(node):
+        return CERTAIN
+    if name in RESIZING or name in RANDOM:
+        return POSSIBLE
+    if keyword_of(node, *WINDOWS) is not None:
+        return REMOTE
+    return REMOTE * (name in COUNTING)
+
+
+def _is_plain_length(node: ast.Call) -> bool:
+    """Whether a call only counts the items of a name: `len(rows)`."""
+    return called_name(node) == "len" and bool(node.args) and isinstance(node.args[0], (ast.Name, ast.Attribute))

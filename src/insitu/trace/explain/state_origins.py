@@ -1,0 +1,51 @@
+"""Where a parameter gets its size that does not fit a checkpoint: the constructor, and the numbers behind it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from insitu.trace.explain.explanation import Origin, OriginKind
+from insitu.trace.explain.failed_line import FailedLine
+from insitu.trace.explain.failure import Failure
+from insitu.trace.explain.layer_arguments import layer_points, weight_argument
+from insitu.trace.explain.slice_origins import slice_origins
+from insitu.trace.explain.slice_starts import operand_start
+from insitu.trace.explain.slices.resolver import Resolver
+from insitu.trace.explain.slices.rules.numbers import size_rule
+
+MISMATCH = re.compile(
+    r"size mismatch for (?P<path>[\w.]+): .*?Size\(\[(?P<saved>[\d, ]*)\]\).*?Size\(\[(?P<own>[\d, ]*)\]\)"
+)
+MOST_PARAMETERS = 3
+
+
+def state_origins(failure: Failure, line: FailedLine) -> Iterator[Origin]:
+    """The constructors of the parameters that differ from the checkpoint, and the numbers that they got."""
+    mismatches = list(MISMATCH.finditer(failure.message))[:MOST_PARAMETERS]
+    model = _model(line) if mismatches else None
+    start = operand_start(failure, line, model) if model is not None else None
+    if start is None:
+        return
+    for found in mismatches:
+        dimension = _different(found["saved"], found["own"])
+        for layer in layer_points(Resolver(), start, found["path"].split(".")[:-1]):
+            argument = weight_argument(layer, dimension)
+            size = found["own"].split(", ")[dimension]
+            yield from slice_origins([argument], size_rule, f"the {size}", most=2)
+            yield Origin(OriginKind.PRODUCED, layer.site, found["path"])
+
+
+def _model(line: FailedLine) -> str | None:
+    """The expression whose `load_state_dict` is called."""
+    for node in ast.walk(line.statement.expression.statement):
+        if isinstance(node, ast.Attribute) and node.attr == "load_state_dict":
+            return ast.unparse(node.value)
+    return None
+
+
+def _different(one: str, other: str) -> int:
+    """The first dimension in which two shapes differ."""
+    sizes = zip(one.split(", "), other.split(", "), strict=False)
+    return next((place for place, pair in enumerate(sizes) if len(set(pair)) > 1), 0)
