@@ -349,7 +349,7 @@ def test_tensor_that_no_call_produced_shows_the_assignment_of_its_name(program: 
     """)
     shown = note_of(recorded(run["run"]))
     assert "✗ the dtypes differ: left is f64, right is f32" in shown
-    assert "f64    comes from model.py:4    np.ones((2, 3))   via run line 6" in shown
+    assert "f64    comes from model.py:4    torch.from_numpy(np.ones((2, 3)))   via run line 6" in shown
     assert "left   assigned at model.py:6   load()" in shown
     shown = note_of(recorded(run["inner"]))
     assert "✗ 3 elements do not fit into 7" in shown

@@ -124,7 +124,9 @@ def _cut(history: FailureHistory, at: int) -> Iterator[Origin]:
     if switch is not None:
         yield Origin(OriginKind.GRADIENT_OFF, switch)
     elif history.operation(at).base not in CUTTING:
-        yield from (Origin(OriginKind.GRADIENT_LEFT_OFF, site) for site in left_off_sites(history, at))
+        sites = list(left_off_sites(history, at))
+        kind = OriginKind.GRADIENT_OFF if len(sites) == 1 else OriginKind.GRADIENT_LEFT_OFF
+        yield from (Origin(kind, site) for site in sites)
     yield from _at(OriginKind.GRADIENT_LOST, history.site(at))
 
 

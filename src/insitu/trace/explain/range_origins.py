@@ -81,6 +81,8 @@ def _sliced(
     history = failure.history
     starts = [operand_start(failure, line, operand.name)]
     made = [found.at for found in computed if not is_made_by_loop(history, found.at)]
+    if made and history.operation(made[-1]).family == "join":
+        return  # which of several tensors is out of range is not known
     if made:
         starts = [call_start(history, at) for at in made[-1:]]
     yield from slice_origins(starts, range_rule(0, limit), operand.name)

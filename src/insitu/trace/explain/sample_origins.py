@@ -11,8 +11,10 @@ from insitu.trace.explain.case import Case
 from insitu.trace.explain.explanation import Origin
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
+from insitu.trace.explain.messages import NONE
 from insitu.trace.explain.slice_origins import slice_origins
 from insitu.trace.explain.slice_starts import operand_start, stack_scope
+from insitu.trace.explain.slices.parts import arguments_of
 from insitu.trace.explain.slices.points import ANY, Point
 from insitu.trace.explain.slices.resolver import Resolver
 from insitu.trace.explain.slices.rules.missing import none_rule
@@ -25,8 +27,18 @@ UNEQUAL = re.compile(
 
 def missing_origins(failure: Failure, line: FailedLine, case: Case) -> Iterator[Origin]:
     """Where the names on the line that are None may have got that value."""
-    for missing in case.missing:
-        yield from slice_origins([operand_start(failure, line, missing.name)], none_rule, missing.name)
+    names = [missing.name for missing in case.missing]
+    if not names and NONE in failure.message:
+        names = list(_arguments_that_are_none(line))
+    for name in names:
+        yield from slice_origins([operand_start(failure, line, name)], none_rule, name)
+
+
+def _arguments_that_are_none(line: FailedLine) -> Iterator[str]:
+    """The arguments of the call on the line that are None: `batch["mask"]`."""
+    for node in arguments_of(line.statement.expression.node):
+        if line.frame.value(node) is None and not isinstance(node, ast.Constant):
+            yield ast.unparse(node)
 
 
 def sample_origins(failure: Failure, line: FailedLine) -> Iterator[Origin]:

@@ -126,11 +126,11 @@ def _origins(failure: Failure, line: FailedLine, operand: NamedOperand, sizes: l
         site = _site(failure, size)
         if site is not None and site not in known:
             yield Origin(OriginKind.SIZE, site, size=size.start.size, tensors=_tensors(size))
+        yield from _size_of_another(failure, line, size)
         sources = list(sliced_sizes(failure, size))
         yield from sources
         if not sources and size.call is not None:
             yield from value_origins(history, size.call)
-        yield from _size_of_another(failure, line, size)
 
 
 def _size_of_another(failure: Failure, line: FailedLine, size: SizeOrigin) -> Iterator[Origin]:

@@ -19,6 +19,7 @@ from insitu.trace.explain.slice_starts import point_at, stack_scope
 from insitu.trace.explain.slices.rules.numbers import size_rule
 
 MOST_VALUES = 3  # of one call
+MOST_NUMBERS = 2  # places for one argument
 
 
 def value_origins(history: FailureHistory, at: int | None) -> Iterator[Origin]:
@@ -77,7 +78,7 @@ def _sliced_numbers(history: FailureHistory, stack: Stack, nodes: list[ast.expr]
     if scope is None:
         return
     for node in nodes:
-        yield from slice_origins([point_at(scope, node)], size_rule, ast.unparse(node), most=1)
+        yield from slice_origins([point_at(scope, node)], size_rule, ast.unparse(node), most=MOST_NUMBERS)
 
 
 def origins_of(history: FailureHistory, stack: Stack, nodes: list[ast.expr]) -> Iterator[Origin]:

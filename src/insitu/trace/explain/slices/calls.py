@@ -111,14 +111,24 @@ def _map(steps: SourceSteps, point: Point, node: ast.Call) -> list[Point] | None
 def applied(steps: SourceSteps, function: Point, arguments: list[Point], keys: Keys) -> list[Point] | None:
     """What a function of the user returns for arguments that a library passes."""
     found: list[Point] = []
+    first, words = _bound_before(steps, function)
     for callee in callees(steps, function):
         names = [name for name in parameter_names(callee.function) if name not in ("self", "cls")]
-        bound = dict(zip(names, arguments, strict=False))
+        bound = {**dict(zip(names, [*first, *arguments], strict=False)), **words}
         scope = SourceScope(
             callee.file, callee.function, callee.owner, instance=callee.instance, outer=callee.outer, bound=bound
         )
         found += [Point(scope, value, keys) for value in results(callee.function)]
     return found or None
+
+
+def _bound_before(steps: SourceSteps, function: Point) -> tuple[list[Point], dict[str, Point]]:
+    """The arguments that `functools.partial` has bound."""
+    for end in [function, *steps.ends(function)]:
+        if called_name(end.node) == "partial" and isinstance(end.node, ast.Call):
+            words = {word.arg: end.part(word.value) for word in end.node.keywords if word.arg is not None}
+            return [end.part(each) for each in end.node.args[1:]], words
+    return [], {}
 
 
 def _loader(steps: SourceSteps, point: Point, node: ast.Call) -> list[Point] | None:

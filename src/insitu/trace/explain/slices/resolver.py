@@ -12,7 +12,7 @@ from insitu.trace.explain.slices.attributes import behind_attribute
 from insitu.trace.explain.slices.callees import bases, class_of
 from insitu.trace.explain.slices.calls import behind_call, instance_items
 from insitu.trace.explain.slices.names import behind_name, may_be_same
-from insitu.trace.explain.slices.points import ANY, Instance, Keys, Point, SourceScope, SourceSteps
+from insitu.trace.explain.slices.points import ANY, Instance, Key, Keys, Point, SourceScope, SourceSteps
 from insitu.trace.explain.slices.reaching import constant_key
 
 MOST_ENDS = 40  # expressions that are looked at behind one name
@@ -31,7 +31,7 @@ class Resolver(SourceSteps):
             ast.Name: lambda point, node: behind_name(point),
             ast.Attribute: lambda point, node: behind_attribute(self, point),
             ast.Call: lambda point, node: behind_call(self, point),
-            ast.Subscript: _item_of,
+            ast.Subscript: self._item_of,
             ast.IfExp: lambda point, node: [point.at(node.body), point.at(node.orelse)],
             ast.BoolOp: lambda point, node: [point.at(each) for each in node.values],
             ast.Dict: _entry,
@@ -117,6 +117,19 @@ class Resolver(SourceSteps):
             return None
         return instance_items(Instance(place, replace(point, keys=())), point) or None
 
+    def _item_of(self, point: Point, node: ast.Subscript) -> list[Point]:
+        """`x[key]`: a part of x. A slice of x has the items of x, and an index of several parts is one of an array."""
+        if isinstance(node.slice, (ast.Slice, ast.Tuple)):
+            return [point.at(node.value)]
+        return [point.at(node.value, self._key(point, node.slice))]
+
+    def _key(self, point: Point, node: ast.expr) -> Key:
+        """The key that an expression is, or that the only constant behind a name is."""
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return constant_key(node)
+        keys = {constant_key(end.node) for end in self.ends(point.part(node))}
+        return keys.pop() if len(keys) == 1 else ANY
+
 
 def _annotated(point: Point) -> list[Instance]:
     """The class that the annotation of a parameter names."""
@@ -132,16 +145,6 @@ def _annotated(point: Point) -> list[Instance]:
 
 def _inner(point: Point, node: Any) -> list[Point]:
     return [point.at(node.value)]
-
-
-def _item_of(point: Point, node: ast.Subscript) -> list[Point]:
-    """`x[key]`: a part of x. A slice of x has the items of x."""
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    if isinstance(node.slice, ast.Slice):
-        return [point.at(node.value)]
-    if len(parts) > 1:  # an array
-        return [point.at(node.value)]
-    return [point.at(node.value, constant_key(node.slice))]
 
 
 def _element(point: Point, node: ast.Tuple | ast.List | ast.Set) -> list[Point] | None:

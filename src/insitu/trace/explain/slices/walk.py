@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from insitu.trace.explain.explanation import ExpressionSite
@@ -71,11 +71,12 @@ def explaining_nodes(
 
     Those that explain it remotely are left out if others explain it better.
     """
-    found = sorted(all_nodes(starts, rule, resolver or Resolver()), key=lambda node: -node.score)
-    different: dict[ExpressionSite, SliceNode] = {}
-    for node in found:
-        different.setdefault(node.point.place, node)
-    kept = list(different.values())
+    by_line: dict[ExpressionSite, SliceNode] = {}
+    for node in all_nodes(starts, rule, resolver or Resolver()):
+        outer = by_line.setdefault(node.point.place, node)  # the outermost expression of a line is found first
+        if node.score > outer.score:
+            by_line[node.point.place] = replace(outer, score=node.score)
+    kept = sorted(by_line.values(), key=lambda node: -node.score)
     best = kept[0].score if kept else 0
     if best > REMOTE:
         kept = [node for node in kept if node.score > REMOTE]
