@@ -13,9 +13,9 @@ from insitu.trace.explain.expressions import called_name, segment, tree_of
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.slice_starts import operand_start
-from insitu.trace.explain.slices.callees import bases
 from insitu.trace.explain.slices.points import ClassPlace, Point
 from insitu.trace.explain.slices.resolver import Resolver
+from insitu.trace.explain.slices.source_callees import bases
 
 META = "meta"
 CHOOSING = frozenset(("device", "init_empty_weights", "set_default_device", "skip_init"))

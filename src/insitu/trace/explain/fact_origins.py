@@ -15,7 +15,7 @@ from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.slice_origins import slice_origins
 from insitu.trace.explain.slice_starts import argument_start, call_start, operand_start
 from insitu.trace.explain.slices.points import Point
-from insitu.trace.explain.slices.rules.dtypes import dtype_rule
+from insitu.trace.explain.slices.rules.dtype_rule import dtype_rule
 from insitu.trace.explain.value_origins import argument_origins, is_made_by_loop, operand_origins, value_origins
 
 MOST_CALLS = 300

@@ -10,8 +10,8 @@ from insitu.trace.explain.expressions import called_name
 from insitu.trace.explain.slices.attributes import member_points
 from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.slices.resolver import Resolver
-from insitu.trace.explain.slices.rules.numbers import WINDOWS
-from insitu.trace.explain.slices.source_file import keyword_of
+from insitu.trace.explain.slices.rules.size_rule import WINDOWS
+from insitu.trace.explain.slices.user_file import keyword_of
 
 
 @dataclass(slots=True, frozen=True)

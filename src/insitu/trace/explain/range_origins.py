@@ -19,7 +19,7 @@ from insitu.trace.explain.size_origins import limit_of_values
 from insitu.trace.explain.sizes.walk import find_size
 from insitu.trace.explain.slice_origins import slice_origins
 from insitu.trace.explain.slice_starts import call_start, operand_start
-from insitu.trace.explain.slices.rules.ranges import range_rule
+from insitu.trace.explain.slices.rules.range_rule import range_rule
 from insitu.trace.explain.value_origins import argument_origins, is_made_by_loop, operand_origins, value_origins
 
 MOST_STEPS = 50

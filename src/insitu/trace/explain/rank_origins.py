@@ -14,7 +14,7 @@ from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.slice_origins import slice_origins
 from insitu.trace.explain.slice_starts import operand_start
-from insitu.trace.explain.slices.rules.ranks import rank_rule
+from insitu.trace.explain.slices.rules.rank_rule import rank_rule
 from insitu.trace.explain.value_origins import is_made_by_loop
 from insitu.trace.operation import Operation
 

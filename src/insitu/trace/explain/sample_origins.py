@@ -14,11 +14,11 @@ from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.messages import NONE
 from insitu.trace.explain.slice_origins import slice_origins
 from insitu.trace.explain.slice_starts import operand_start, stack_scope
-from insitu.trace.explain.slices.parts import arguments_of
+from insitu.trace.explain.slices.expression_parts import arguments_of
 from insitu.trace.explain.slices.points import ANY, Point
 from insitu.trace.explain.slices.resolver import Resolver
-from insitu.trace.explain.slices.rules.missing import none_rule
-from insitu.trace.explain.slices.rules.numbers import length_rule
+from insitu.trace.explain.slices.rules.none_rule import none_rule
+from insitu.trace.explain.slices.rules.size_rule import length_rule
 
 UNEQUAL = re.compile(
     r"stack expects each tensor to be equal size|each element in list of batch should be of equal size"

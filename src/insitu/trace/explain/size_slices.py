@@ -15,8 +15,8 @@ from insitu.trace.explain.slice_origins import slice_origins
 from insitu.trace.explain.slice_starts import argument_start, call_start, point_at
 from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.slices.resolver import Resolver
-from insitu.trace.explain.slices.rules.numbers import length_rule, rule_for_size
-from insitu.trace.explain.slices.walk import Rule
+from insitu.trace.explain.slices.rules.size_rule import length_rule, rule_for_size
+from insitu.trace.explain.slices.slice_walk import Rule
 from insitu.trace.explain.value_origins import value_nodes
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from insitu.trace.explain.explanation import Origin, OriginKind
 from insitu.trace.explain.slices.points import Point
-from insitu.trace.explain.slices.walk import CERTAIN, Rule, SliceNode, explaining_nodes
+from insitu.trace.explain.slices.slice_walk import CERTAIN, Rule, SliceNode, explaining_nodes
 
 MOST_SOURCES = 3
 MOST_CLEAR = 1

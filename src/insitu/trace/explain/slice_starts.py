@@ -12,8 +12,8 @@ from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.pairing import argument_pairs
-from insitu.trace.explain.slices.arguments import scope_at
-from insitu.trace.explain.slices.parts import COMPREHENSIONS
+from insitu.trace.explain.slices.expression_parts import COMPREHENSIONS
+from insitu.trace.explain.slices.passed_arguments import scope_at
 from insitu.trace.explain.slices.points import Instance, Point, SourceScope
 from insitu.trace.explain.slices.resolver import comprehension_scope
 

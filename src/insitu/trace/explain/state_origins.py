@@ -13,7 +13,7 @@ from insitu.trace.explain.layer_arguments import layer_points, weight_argument
 from insitu.trace.explain.slice_origins import slice_origins
 from insitu.trace.explain.slice_starts import operand_start
 from insitu.trace.explain.slices.resolver import Resolver
-from insitu.trace.explain.slices.rules.numbers import size_rule
+from insitu.trace.explain.slices.rules.size_rule import size_rule
 
 MISMATCH = re.compile(
     r"size mismatch for (?P<path>[\w.]+): .*?Size\(\[(?P<saved>[\d, ]*)\]\).*?Size\(\[(?P<own>[\d, ]*)\]\)"

@@ -10,7 +10,7 @@ from insitu.trace.explain.call_stack import StackFrame, stack_of
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import called_name, segment, source_tree
 from insitu.trace.explain.failure_history import FailureHistory
-from insitu.trace.explain.slices.arguments import scope_at
+from insitu.trace.explain.slices.passed_arguments import scope_at
 from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.slices.resolver import Resolver
 

@@ -16,7 +16,7 @@ from insitu.trace.explain.pairing import argument_pairs
 from insitu.trace.explain.python_values import value_sites
 from insitu.trace.explain.slice_origins import slice_origins
 from insitu.trace.explain.slice_starts import point_at, stack_scope
-from insitu.trace.explain.slices.rules.numbers import size_rule
+from insitu.trace.explain.slices.rules.size_rule import size_rule
 
 MOST_VALUES = 3  # of one call
 MOST_NUMBERS = 2  # places for one argument

@@ -9,10 +9,10 @@ from textwrap import dedent
 
 from insitu.trace.explain.bindings import nodes_of
 from insitu.trace.explain.expressions import tree_of
-from insitu.trace.explain.slices.arguments import scope_at
+from insitu.trace.explain.slices.passed_arguments import scope_at
 from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.slices.resolver import Resolver
-from insitu.trace.explain.slices.walk import Rule, explaining_nodes
+from insitu.trace.explain.slices.slice_walk import Rule, explaining_nodes
 
 _numbers = count()
 

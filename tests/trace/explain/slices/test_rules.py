@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from tests.trace.explain.slices.sources import explained
 
-from insitu.trace.explain.slices.rules.dtypes import dtype_rule
-from insitu.trace.explain.slices.rules.missing import none_rule
-from insitu.trace.explain.slices.rules.numbers import length_rule, rule_for_size, size_rule
-from insitu.trace.explain.slices.rules.ranges import range_rule
-from insitu.trace.explain.slices.rules.ranks import rank_rule
-from insitu.trace.explain.slices.walk import Rule
+from insitu.trace.explain.slices.rules.dtype_rule import dtype_rule
+from insitu.trace.explain.slices.rules.none_rule import none_rule
+from insitu.trace.explain.slices.rules.range_rule import range_rule
+from insitu.trace.explain.slices.rules.rank_rule import rank_rule
+from insitu.trace.explain.slices.rules.size_rule import length_rule, rule_for_size, size_rule
+from insitu.trace.explain.slices.slice_walk import Rule
 
 RULES: dict[str, tuple[Rule, str, str]] = {
     "f64 of log1p of whole numbers, not of the float32 beside it": (
@@ -34,6 +34,11 @@ RULES: dict[str, tuple[Rule, str, str]] = {
             use(torch.from_numpy(np.stack([states, actions])))  # HERE
         """,
         "np.zeros(n)",
+    ),
+    "f64 of the maker that names no dtype": (
+        dtype_rule("f64"),
+        "def run():\n    a = np.ones(3, np.float32)\n    b = np.ones(3)\n    use(np.stack([a, b]))  # HERE\n",
+        "np.ones(3)",
     ),
     "f64 of a division of whole numbers": (
         dtype_rule("f64"),
@@ -187,5 +192,13 @@ def test_float32_is_not_explained_by_what_makes_float64(tmp_path: Path) -> None:
 
 
 def test_function_that_always_returns_is_not_a_source_of_none(tmp_path: Path) -> None:
-    source = "def make(kind):\n    if kind:\n        return 1\n    else:\n        raise ValueError\ndef run():\n    use(make(1))  # HERE\n"
+    source = """
+        def make(kind):
+            if kind:
+                return 1
+            else:
+                raise ValueError
+        def run():
+            use(make(1))  # HERE
+    """
     assert explained(tmp_path, source, none_rule) == []

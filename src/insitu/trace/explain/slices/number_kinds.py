@@ -9,10 +9,10 @@ from functools import reduce
 from typing import Any
 
 from insitu.trace.explain.expressions import called_name
-from insitu.trace.explain.slices.parts import COMPREHENSIONS, arguments_of, owner_of
+from insitu.trace.explain.slices.expression_parts import COMPREHENSIONS, arguments_of, owner_of
 from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.slices.resolver import Resolver, inside_comprehension
-from insitu.trace.explain.slices.source_file import keyword_of, last_name
+from insitu.trace.explain.slices.user_file import keyword_of, last_name
 
 PYTHON, NUMPY, TORCH = "python", "numpy", "torch"
 MOST_DEPTH = 25
@@ -250,6 +250,8 @@ class KindReader:
         word = keyword_of(node, "dtype")
         if word is None and called_name(node) in ASKING:
             word = next(iter(node.args), None)
+        if word is None:
+            word = next((each for each in node.args[1:] if isinstance(each, ast.Attribute) and dtype_in(each)), None)
         dtype = dtype_in(self._meaning(point, word))
         if not dtype:
             return None

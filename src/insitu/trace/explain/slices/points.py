@@ -9,7 +9,7 @@ from typing import Protocol
 
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import segment
-from insitu.trace.explain.slices.source_file import Function
+from insitu.trace.explain.slices.user_file import Function
 
 # A part of a value: an index, the key of a dict, or None for any item.
 Key = int | str | None

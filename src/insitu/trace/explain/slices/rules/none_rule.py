@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from insitu.trace.explain.expressions import called_name
-from insitu.trace.explain.slices.callees import callees
-from insitu.trace.explain.slices.calls import may_return_nothing
 from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.slices.resolver import Resolver
-from insitu.trace.explain.slices.walk import CERTAIN, POSSIBLE, Verdict
+from insitu.trace.explain.slices.slice_walk import CERTAIN, POSSIBLE, Verdict
+from insitu.trace.explain.slices.source_callees import callees
+from insitu.trace.explain.slices.source_calls import may_return_nothing
 
 # Methods that change their object and return nothing, and functions that return None if they find nothing.
 IN_PLACE = frozenset(

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from insitu.trace.explain.bindings import FUNCTIONS
 from insitu.trace.explain.expressions import called_name
-from insitu.trace.explain.slices.arguments import CONSTRUCTOR, default_of, parameter_names
-from insitu.trace.explain.slices.callees import Callee, callees, class_of, is_generator, method, results
+from insitu.trace.explain.slices.passed_arguments import CONSTRUCTOR, default_of, parameter_names
 from insitu.trace.explain.slices.points import ANY, Instance, Keys, Point, SourceScope, SourceSteps
+from insitu.trace.explain.slices.source_callees import Callee, callees, class_of, is_generator, method, results
 
 MOST_DEPTH = 14  # calls in each other
 ITEMS = ("__iter__", "__getitem__", "__next__")

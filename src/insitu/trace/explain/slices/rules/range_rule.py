@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from insitu.trace.explain.expressions import called_name
-from insitu.trace.explain.slices.parts import is_number, number_of, parts_of
+from insitu.trace.explain.slices.expression_parts import is_number, number_of, parts_of
 from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.slices.resolver import Resolver
-from insitu.trace.explain.slices.source_file import keyword_of
-from insitu.trace.explain.slices.walk import CERTAIN, POSSIBLE, REMOTE, Rule, Verdict
+from insitu.trace.explain.slices.slice_walk import CERTAIN, POSSIBLE, REMOTE, Rule, Verdict
+from insitu.trace.explain.slices.user_file import keyword_of
 
 BINNING = frozenset(("digitize", "searchsorted", "bucketize", "bisect", "bisect_left", "bisect_right"))
 COUNTING = frozenset(("len", "max", "cumsum", "argmax", "amax", "count", "randint", "integers", "choice", "hash"))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 
 from insitu.trace.explain.expressions import called_name
+from insitu.trace.explain.slices.expression_parts import COMPREHENSIONS, parts_of
 from insitu.trace.explain.slices.number_kinds import PYTHON, KindReader, NumberKind
-from insitu.trace.explain.slices.parts import parts_of
 from insitu.trace.explain.slices.points import Point
-from insitu.trace.explain.slices.resolver import Resolver
-from insitu.trace.explain.slices.walk import CERTAIN, POSSIBLE, REMOTE, Rule, Verdict
+from insitu.trace.explain.slices.resolver import Resolver, inside_comprehension
+from insitu.trace.explain.slices.slice_walk import CERTAIN, POSSIBLE, REMOTE, Rule, Verdict
+from insitu.trace.explain.slices.source_callees import class_of
 
 # Functions that read numbers from elsewhere: the file decides their dtype.
 READING = frozenset(
@@ -46,7 +47,7 @@ def _verdict(point: Point, reader: KindReader, wanted: str) -> Verdict:
         return Verdict()
     if reader.resolver.behind(point) is not None:
         return Verdict()
-    kind, inputs = reader.kind(point), parts_of(point)
+    kind, inputs = reader.kind(point), _inputs(point)
     if kind is None:
         return Verdict(REMOTE * (called_name(point.node) in READING), inputs)
     if kind.dtype != wanted:
@@ -59,6 +60,15 @@ def _verdict(point: Point, reader: KindReader, wanted: str) -> Verdict:
     if is_first:
         return Verdict(CERTAIN, tuple(earlier))
     return Verdict(POSSIBLE * (called_name(point.node) in ENTERING), tuple(earlier))
+
+
+def _inputs(point: Point) -> tuple[Point, ...]:
+    """The parts whose dtype can be that of the result: the items of a comprehension, but not what it goes over."""
+    node = point.node
+    if isinstance(node, COMPREHENSIONS):
+        return (inside_comprehension(point, node),)
+    is_new_object = isinstance(node, ast.Call) and class_of(point.part(node.func)) is not None
+    return () if is_new_object else parts_of(point)
 
 
 def _has(kind: NumberKind, wanted: str) -> bool:

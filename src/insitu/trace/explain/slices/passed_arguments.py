@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from insitu.trace.explain.bindings import FUNCTIONS
 from insitu.trace.explain.expressions import called_name
 from insitu.trace.explain.slices.points import ClassPlace, Point, SourceScope
-from insitu.trace.explain.slices.source_file import Function, source_file
+from insitu.trace.explain.slices.user_file import Function, source_file
 
 MOST_CALLERS = 3  # of a function whose caller is not known
 CONSTRUCTOR = "__init__"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from insitu.trace.explain.slices.arguments import argument_points, module_scope, parameter_names
+from insitu.trace.explain.slices.passed_arguments import argument_points, module_scope, parameter_names
 from insitu.trace.explain.slices.points import ANY, Key, Point, SourceScope
 from insitu.trace.explain.slices.reaching import ARGUMENT, ReachingValue, Values, final_values, reaching_values
-from insitu.trace.explain.slices.source_file import imported_file, source_file
+from insitu.trace.explain.slices.user_file import imported_file, source_file
 
 
 def behind_name(point: Point) -> list[Point]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from insitu.trace.explain.expressions import called_name
-from insitu.trace.explain.slices.parts import (
+from insitu.trace.explain.slices.expression_parts import (
     COMPREHENSIONS,
     arguments_of,
     is_number,
@@ -15,8 +15,8 @@ from insitu.trace.explain.slices.parts import (
 )
 from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.slices.resolver import Resolver
-from insitu.trace.explain.slices.source_file import keyword_of
-from insitu.trace.explain.slices.walk import CERTAIN, POSSIBLE, REMOTE, Rule, Turn, Verdict
+from insitu.trace.explain.slices.slice_walk import CERTAIN, POSSIBLE, REMOTE, Rule, Turn, Verdict
+from insitu.trace.explain.slices.user_file import keyword_of
 
 ROUNDING = (ast.FloorDiv, ast.Mod, ast.Pow, ast.RShift, ast.LShift)
 SET_OPERATORS = (ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from insitu.trace.explain.expressions import called_name
-from insitu.trace.explain.slices.parts import owner_of, parts_of
+from insitu.trace.explain.slices.expression_parts import owner_of, parts_of
 from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.slices.resolver import Resolver
-from insitu.trace.explain.slices.source_file import keyword_of
-from insitu.trace.explain.slices.walk import CERTAIN, POSSIBLE, REMOTE, Verdict
+from insitu.trace.explain.slices.slice_walk import CERTAIN, POSSIBLE, REMOTE, Verdict
+from insitu.trace.explain.slices.user_file import keyword_of
 
 CHANGING = frozenset(
     ("squeeze", "flatten", "ravel", "unsqueeze", "expand_dims", "atleast_1d", "atleast_2d", "atleast_3d", "newaxis")
