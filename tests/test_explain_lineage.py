@@ -677,7 +677,7 @@ def test_dtype_is_followed_through_collate_functions_and_containers(program: Pro
         """,
     )
     assert (
-        'f64 comes from model.py:9 np.log1p(columns["visits"]) via run line 20, …, collate line 15, __getitem__ line 13'
+        'f64 comes from model.py:9 np.log1p(columns["visits"]) via run line 19, collate line 15, __getitem__ line 13, __getitem__ line 13'
         in note
     )
     assert "model.py:8" not in note

@@ -25,7 +25,8 @@ def slice_origins(
     elsewhere = [node for node in found if (node.point.scope.file, node.point.node.lineno) not in shown]
     for node in elsewhere[:most]:
         kind = OriginKind.SOURCE if _is_clear(node, found) else OriginKind.POSSIBLE_SOURCE
-        yield Origin(kind, node.site, name, via=node.via)
+        via = tuple(place for place in node.via if (place.file, place.line) not in shown)
+        yield Origin(kind, node.site, name, via=via)
 
 
 def _is_clear(node: SliceNode, found: list[SliceNode]) -> bool:
