@@ -282,7 +282,7 @@ def test_number_of_classes_is_followed_to_the_line_that_counted_them(program: Pr
             return nn.functional.cross_entropy(head(torch.zeros(4, 2)), labels)
         """,
     )
-    assert "classes comes from model.py:6 int(labels[:3].max()) + 1" in note
+    assert "the 2 comes from model.py:6 int(labels[:3].max()) + 1" in note
 
 
 def test_size_from_a_number_is_followed_to_the_line_that_computed_it(program: Program) -> None:
@@ -769,3 +769,43 @@ def test_shape_with_too_few_dimensions_is_followed_to_what_dropped_one(program: 
         """,
     )
     assert "3 dimensions comes from model.py:5 image.squeeze()" in note
+
+
+def test_dtype_that_only_the_message_names_is_followed_into_a_class(program: Program) -> None:
+    note = explained(
+        program,
+        """
+        import numpy as np, torch
+        class Column:
+            def __init__(self, values):
+                self.codes = np.unique(values, return_inverse=True)[1].astype(np.int32)
+        def batches(column):
+            yield {"y": column.codes[:2]}
+        def run():
+            for batch in batches(Column(["a", "b"])):
+                y = torch.as_tensor(batch["y"])
+                torch.nn.functional.cross_entropy(torch.zeros(2, 3), y)
+        """,
+    )
+    assert "i32 comes from model.py:5" in note and ".astype(np.int32)" in note
+
+
+def test_number_of_rows_is_followed_to_the_property_that_counts_them(program: Program) -> None:
+    note = explained(
+        program,
+        """
+        import torch
+        from torch import nn
+        class Letters:
+            def __init__(self, text):
+                self.text = text
+            @property
+            def total(self):
+                return len(self.text) - 1
+        def run():
+            letters = Letters("abcd")
+            embed = nn.Embedding(letters.total, 2)
+            return embed(torch.tensor([letters.text.index(c) for c in "abcd"]))
+        """,
+    )
+    assert "the 3 comes from model.py:9 len(self.text) - 1" in note

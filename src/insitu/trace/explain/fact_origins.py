@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,6 +20,14 @@ from insitu.trace.explain.slices.rules.dtype_rule import dtype_rule
 from insitu.trace.explain.value_origins import argument_origins, is_made_by_loop, operand_origins, value_origins
 
 MOST_CALLS = 300
+# "expected target dtype to be Long, but got Int"
+WRONG_DTYPE = re.compile(
+    r"(?:but got|but found|, got)[^A-Z]*(Int|Long|Short|Byte|Char|Bool|Half|Float|Double|BFloat16)\b"
+)
+DTYPE_WORDS = {
+    **{"Int": "i32", "Long": "i64", "Short": "i16", "Byte": "u8", "Char": "i8", "Bool": "b8"},
+    **{"Half": "f16", "Float": "f32", "Double": "f64", "BFloat16": "bf16"},
+}
 USUAL = ("f32", "cpu")  # what a tensor has if nobody asked for anything: the other operand is the odd one
 
 
@@ -31,6 +40,19 @@ def fact_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[
         odd = [operand for operand in concerned if getattr(operand.facts, misfit.fact) not in USUAL]
         for operand in odd or concerned[:1]:
             yield from _fact_origin(failure, line, operand, misfit.fact)
+
+
+def named_dtype_origins(
+    failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]
+) -> Iterator[Origin]:
+    """Where the tensors get their dtype that the message calls wrong, if no misfit says more."""
+    found = WRONG_DTYPE.search(failure.message)
+    if found is None or any(misfit.fact for misfit in misfits):
+        return
+    dtype = DTYPE_WORDS.get(found[1], "")
+    operands = case.operands or line.tensors()
+    for operand in [each for each in operands if each.facts.dtype == dtype]:
+        yield from _fact_origin(failure, line, operand, "dtype")
 
 
 def _fact_origin(failure: Failure, line: FailedLine, operand: NamedOperand, fact: str) -> Iterator[Origin]:

@@ -76,12 +76,14 @@ def _child(resolver: Resolver, point: Point, name: str) -> Iterator[Point]:
 
 
 def _container_item(resolver: Resolver, point: Point, args: list[ast.expr], index: int) -> Iterator[Point]:
-    is_list = len(args) == 1 and not isinstance(args[0], ast.Call)
-    if is_list:
-        inner = args[0].value if isinstance(args[0], ast.Starred) else args[0]
-        yield from resolver.ends(Point(point.scope, inner, (index,)))
-    elif index < len(args):
+    """The layer at a place of `nn.Sequential(a, b)`, `nn.Sequential(*layers)` or `nn.ModuleList(layers)`."""
+    lists = [each.value for each in args if isinstance(each, ast.Starred)]
+    if len(args) == 1 and not isinstance(args[0], ast.Call):
+        lists = [lists[0] if lists else args[0]]
+    if not lists and index < len(args):
         yield from resolver.ends(point.part(args[index]))
+    for each in lists:
+        yield from resolver.ends(Point(point.scope, each, (index,)))
 
 
 def window_arguments(resolver: Resolver, layer: Point, path: list[str]) -> Iterator[Point]:

@@ -10,7 +10,7 @@ from insitu.trace.explain.carried import PARAMETER
 from insitu.trace.explain.case import Case, NamedOperand
 from insitu.trace.explain.earlier_calls import earlier_origins
 from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, OriginKind
-from insitu.trace.explain.fact_origins import fact_origins
+from insitu.trace.explain.fact_origins import fact_origins, named_dtype_origins
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import LIBRARIES, Failure
 from insitu.trace.explain.failure_history import USER_KINDS, FailureHistory, TensorToken
@@ -65,6 +65,7 @@ def _all_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[
     yield from earlier_origins(failure, line, case, misfits)
     yield from size_origins(failure, line, case, misfits)
     yield from fact_origins(failure, line, case, misfits)
+    yield from named_dtype_origins(failure, line, case, misfits)
     yield from range_origins(failure, line, case)
     yield from order_origins(failure, line)
     yield from failed_value_origins(failure, line)

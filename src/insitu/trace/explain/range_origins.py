@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from insitu.trace.dtype import dtype_named
@@ -16,6 +17,7 @@ from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.messages import WRONG_ELEMENTS
 from insitu.trace.explain.size_origins import limit_of_values
+from insitu.trace.explain.size_slices import sliced_sizes
 from insitu.trace.explain.sizes.walk import find_size
 from insitu.trace.explain.slice_origins import slice_origins
 from insitu.trace.explain.slice_starts import call_start, operand_start
@@ -50,12 +52,28 @@ def range_origins(failure: Failure, line: FailedLine, case: Case) -> Iterator[Or
         name = operand.name
         computed = list(_computed(failure, operand.tensor, limit))
         yield from _sliced(failure, line, operand, computed, limit)
+        yield from _sliced_limit(failure, line, case, limit)
         for found in computed:
             yield from _origins(failure, line, found, name, way)
             if is_made_by_loop(failure.history, found.at):
                 yield from operand_origins(failure, line, operand.name)
             name = way = ""  # what was seen is the range of the operand
     yield from _limit_origins(failure, case)
+
+
+def _sliced_limit(failure: Failure, line: FailedLine, case: Case, limit: int | None) -> Iterator[Origin]:
+    """Where the source computes the number of rows of a table, or of classes."""
+    if limit is None:
+        return
+    table = next((each for each in case.operands if each.facts is case.tensor(1, "weight")), None)
+    if case.operation.base in LOSSES:
+        table = case.first
+    if table is None:
+        return
+    dimension = min(1, len(table.facts.shape) - 1) if case.operation.base in LOSSES else 0
+    size = find_size(failure.history, table.tensor, dimension)
+    if size is not None:
+        yield from islice(sliced_sizes(failure, line, table, size), 1)
 
 
 def _limit_origins(failure: Failure, case: Case) -> Iterator[Origin]:

@@ -18,7 +18,7 @@ from insitu.trace.explain.slices.expression_parts import arguments_of
 from insitu.trace.explain.slices.points import ANY, Point
 from insitu.trace.explain.slices.resolver import Resolver
 from insitu.trace.explain.slices.rules.none_rule import none_rule
-from insitu.trace.explain.slices.rules.size_rule import length_rule
+from insitu.trace.explain.slices.rules.size_rule import ANY_SIZE
 
 UNEQUAL = re.compile(
     r"stack expects each tensor to be equal size|each element in list of batch should be of equal size"
@@ -51,7 +51,7 @@ def sample_origins(failure: Failure, line: FailedLine) -> Iterator[Origin]:
         return
     samples = Resolver().ends(Point(scope, node.iter, (ANY,)))
     starts = [part for sample in samples for part in _tensors_of(sample)]
-    yield from slice_origins(starts, length_rule, "sizes", is_shown=False)
+    yield from slice_origins(starts, ANY_SIZE.length, "sizes", is_shown=False)
 
 
 def _tensors_of(sample: Point) -> list[Point]:

@@ -127,7 +127,7 @@ def _origins(failure: Failure, line: FailedLine, operand: NamedOperand, sizes: l
         if site is not None and site not in known:
             yield Origin(OriginKind.SIZE, site, size=size.start.size, tensors=_tensors(size))
         yield from _size_of_another(failure, line, size)
-        sources = list(sliced_sizes(failure, size))
+        sources = list(sliced_sizes(failure, line, operand, size))
         yield from sources
         if not sources and size.call is not None:
             yield from value_origins(history, size.call)

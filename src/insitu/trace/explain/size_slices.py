@@ -4,44 +4,58 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from insitu.trace.explain.case import NamedOperand
 from insitu.trace.explain.explanation import Origin
+from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory
 from insitu.trace.explain.layer_arguments import weight_argument, window_arguments
 from insitu.trace.explain.pairing import argument_pairs
 from insitu.trace.explain.sizes.walk import SizeOrigin
 from insitu.trace.explain.slice_origins import slice_origins
-from insitu.trace.explain.slice_starts import argument_start, call_start, point_at
+from insitu.trace.explain.slice_starts import argument_start, call_start, operand_start, point_at
 from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.slices.resolver import Resolver
-from insitu.trace.explain.slices.rules.size_rule import length_rule, rule_for_size
-from insitu.trace.explain.slices.slice_walk import Rule
+from insitu.trace.explain.slices.rules.size_rule import SizeRules
+from insitu.trace.explain.slices.slice_walk import POSSIBLE, REMOTE, Rule
 from insitu.trace.explain.value_origins import value_nodes
 
 
-def sliced_sizes(failure: Failure, size: SizeOrigin) -> Iterator[Origin]:
+@dataclass(slots=True, frozen=True)
+class SizeStart:
+    """The expressions where a slice begins, the rule for them, and the least score that says something."""
+
+    points: list[Point | None]
+    rule: Rule
+    least: int = REMOTE
+
+
+def sliced_sizes(failure: Failure, line: FailedLine, operand: NamedOperand, size: SizeOrigin) -> Iterator[Origin]:
     """Where the source computes the numbers that decided a size."""
-    yield from slice_origins(_starts(failure, size), _rule(failure, size), f"the {size.start.size}", most=2)
+    start = _start(failure, line, operand, size)
+    yield from slice_origins(start.points, start.rule, f"the {size.start.size}", most=2, least=start.least)
 
 
-def _rule(failure: Failure, size: SizeOrigin) -> Rule:
-    """A tensor from outside has the length of what it was made from; everything else begins with numbers."""
-    is_outside = size.call is None and not failure.live.parameter_path(size.start.tensor)
-    return length_rule if is_outside else rule_for_size(size.start.size)
-
-
-def _starts(failure: Failure, size: SizeOrigin) -> list[Point]:
-    history = failure.history
-    if failure.live.parameter_path(size.start.tensor):
-        call = call_start(history, failure.live.initializer(size.start.tensor))
-        argument = weight_argument(call, size.start.dim) if call is not None else None
-        if argument is not None:
-            return [argument]
+def _start(failure: Failure, line: FailedLine, operand: NamedOperand, size: SizeOrigin) -> SizeStart:
+    """The arguments of a layer or a call; a tensor from outside has the length of what it was made from."""
+    history, rules = failure.history, SizeRules(size.start.size)
+    argument = _layer_argument(failure, size)
+    if argument is not None:
+        return SizeStart([argument], rules.number)
     if size.call is not None:
-        return list(_call_starts(history, size))
+        return SizeStart([*_call_starts(history, size)], rules.number)
     start = argument_start(history, size.receiver, size.start.tensor)
-    return [] if start is None else [start]
+    return SizeStart([start or operand_start(failure, line, operand.name)], rules.length, POSSIBLE)
+
+
+def _layer_argument(failure: Failure, size: SizeOrigin) -> Point | None:
+    """The argument of the constructor of a layer that decided the size of its parameter."""
+    if not failure.live.parameter_path(size.start.tensor):
+        return None
+    call = call_start(failure.history, failure.live.initializer(size.start.tensor))
+    return None if call is None else weight_argument(call, size.start.dim)
 
 
 def _inner_path(history: FailureHistory, at: int | None, line: int) -> list[str]:

@@ -13,7 +13,7 @@ from insitu.trace.explain.layer_arguments import layer_points, weight_argument
 from insitu.trace.explain.slice_origins import slice_origins
 from insitu.trace.explain.slice_starts import operand_start
 from insitu.trace.explain.slices.resolver import Resolver
-from insitu.trace.explain.slices.rules.size_rule import size_rule
+from insitu.trace.explain.slices.rules.size_rule import SizeRules
 
 MISMATCH = re.compile(
     r"size mismatch for (?P<path>[\w.]+): .*?Size\(\[(?P<saved>[\d, ]*)\]\).*?Size\(\[(?P<own>[\d, ]*)\]\)"
@@ -33,7 +33,7 @@ def state_origins(failure: Failure, line: FailedLine) -> Iterator[Origin]:
         for layer in layer_points(Resolver(), start, found["path"].split(".")[:-1]):
             argument = weight_argument(layer, dimension)
             size = found["own"].split(", ")[dimension]
-            yield from slice_origins([argument], size_rule, f"the {size}", most=2)
+            yield from slice_origins([argument], SizeRules(int(size)).number, f"the {size}", most=2)
             yield Origin(OriginKind.PRODUCED, layer.site, found["path"])
 
 

@@ -16,7 +16,7 @@ from insitu.trace.explain.pairing import argument_pairs
 from insitu.trace.explain.python_values import value_sites
 from insitu.trace.explain.slice_origins import slice_origins
 from insitu.trace.explain.slice_starts import point_at, stack_scope
-from insitu.trace.explain.slices.rules.size_rule import size_rule
+from insitu.trace.explain.slices.rules.size_rule import ANY_SIZE
 
 MOST_VALUES = 3  # of one call
 MOST_NUMBERS = 2  # places for one argument
@@ -78,7 +78,7 @@ def _sliced_numbers(history: FailureHistory, stack: Stack, nodes: list[ast.expr]
     if scope is None:
         return
     for node in nodes:
-        yield from slice_origins([point_at(scope, node)], size_rule, ast.unparse(node), most=MOST_NUMBERS)
+        yield from slice_origins([point_at(scope, node)], ANY_SIZE.number, ast.unparse(node), most=MOST_NUMBERS)
 
 
 def origins_of(history: FailureHistory, stack: Stack, nodes: list[ast.expr]) -> Iterator[Origin]:

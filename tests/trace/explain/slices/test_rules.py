@@ -11,7 +11,7 @@ from insitu.trace.explain.slices.rules.dtype_rule import dtype_rule
 from insitu.trace.explain.slices.rules.none_rule import none_rule
 from insitu.trace.explain.slices.rules.range_rule import range_rule
 from insitu.trace.explain.slices.rules.rank_rule import rank_rule
-from insitu.trace.explain.slices.rules.size_rule import length_rule, rule_for_size, size_rule
+from insitu.trace.explain.slices.rules.size_rule import ANY_SIZE, SizeRules
 from insitu.trace.explain.slices.slice_walk import Rule
 
 RULES: dict[str, tuple[Rule, str, str]] = {
@@ -61,7 +61,7 @@ RULES: dict[str, tuple[Rule, str, str]] = {
         "(x > 0).long()",
     ),
     "a size of an odd power": (
-        size_rule,
+        ANY_SIZE.number,
         """
         def amounts(side, depth):
             unit = 2 ** (depth - 1)
@@ -72,27 +72,27 @@ RULES: dict[str, tuple[Rule, str, str]] = {
         "2 ** (depth - 1)",
     ),
     "a size of a choice": (
-        size_rule,
+        ANY_SIZE.number,
         "def run():\n    stride = 1 if first else 2\n    use(stride)  # HERE\n",
         "1 if first else 2",
     ),
     "a size of a count": (
-        size_rule,
+        ANY_SIZE.number,
         "def count(y):\n    return len(np.unique(y[y > 0]))\ndef run(y):\n    use(count(y))  # HERE\n",
         "len(np.unique(y[y > 0]))",
     ),
     "a size that is chosen by its place": (
-        rule_for_size(16),
+        SizeRules(16).number,
         "def run():\n    widths = [16, 32]\n    width = widths[0]\n    use(width)  # HERE\n",
         "widths[0]",
     ),
     "only the number that is the size": (
-        rule_for_size(32),
+        SizeRules(32).number,
         "WIDTHS = [16,\n 32]\ndef run():\n    for width in WIDTHS:\n        use(width)  # HERE\n",
         "32",
     ),
     "a length of a slice, not of the values": (
-        length_rule,
+        ANY_SIZE.length,
         """
         def encode(text, most):
             ids = [number(c) + 2 for c in text]
@@ -105,7 +105,7 @@ RULES: dict[str, tuple[Rule, str, str]] = {
         "ids[:most]",
     ),
     "a length of a set": (
-        size_rule,
+        ANY_SIZE.number,
         "def run(words):\n    kept = set(words) - {'a'}\n    use(len(kept))  # HERE\n",
         "set(words) - {'a'}",
     ),

@@ -327,6 +327,29 @@ STEPS = {
         """,
         {"double(x)"},
     ),
+    "the parameter of a function that map calls": (
+        """
+        def convert(batch):
+            use(batch["x"])  # HERE
+        def batches():
+            yield {"x": first()}
+        def run():
+            return map(convert, batches())
+        """,
+        {"first()"},
+    ),
+    "the samples that a loader passes": (
+        """
+        class Rows:
+            def __getitem__(self, i):
+                return row(i)
+        def collate(samples):
+            use(samples[0])  # HERE
+        def run():
+            return DataLoader(Rows(), collate_fn=collate)
+        """,
+        {"row(i)"},
+    ),
     "get with a default": (
         """
         def run():

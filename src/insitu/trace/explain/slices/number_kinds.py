@@ -20,7 +20,7 @@ DTYPES = {
     **{"float": "f64", "float64": "f64", "double": "f64", "float_": "f64", "d": "f64", "f8": "f64"},
     **{"float32": "f32", "single": "f32", "f": "f32", "f4": "f32", "float16": "f16", "half": "f16"},
     **{"bfloat16": "bf16", "int": "i64", "int64": "i64", "long": "i64", "int32": "i32", "int16": "i16"},
-    **{"int8": "i8", "uint8": "u8", "bool": "bool", "bool_": "bool", "complex64": "c64", "complex128": "c128"},
+    **{"int8": "i8", "uint8": "u8", "bool": "b8", "bool_": "b8", "complex64": "c64", "complex128": "c128"},
 }
 # `float` means another dtype as a method of a tensor than as a type.
 CASTS = {
@@ -32,7 +32,7 @@ CASTS = {
     "int": "i32",
     "bool": "bool",
 }
-WIDTHS = ("bool", "u8", "i8", "i16", "i32", "i64", "bf16", "f16", "f32", "f64", "c64", "c128")
+WIDTHS = ("b8", "u8", "i8", "i16", "i32", "i64", "bf16", "f16", "f32", "f64", "c64", "c128")
 FLOATS = frozenset(("bf16", "f16", "f32", "f64"))
 # Functions of NumPy that make numbers of 64 bits if nobody asks for others.
 FLOAT_MAKERS = frozenset(
@@ -179,7 +179,7 @@ class KindReader:
             ast.BinOp: self._operator,
             ast.Call: self._call,
             ast.Attribute: self._view,
-            ast.Compare: lambda point, node: NumberKind(PYTHON, "bool"),
+            ast.Compare: lambda point, node: NumberKind(PYTHON, "b8"),
             ast.UnaryOp: lambda point, node: self.kind(point.part(node.operand)),
             **dict.fromkeys((ast.List, ast.Tuple), lambda point, node: self._joint(point, node.elts)),
         }
@@ -304,7 +304,7 @@ class KindReader:
         if name in WHOLE_MAKERS:
             return NumberKind(library or NUMPY, "i64")
         if name in COMPARING:
-            return NumberKind(library or NUMPY, "bool")
+            return NumberKind(library or NUMPY, "b8")
         if library == TORCH and name in TORCH_MAKERS:
             return NumberKind(TORCH, "f32")
         if library == NUMPY and name in FLOAT_MAKERS:
@@ -386,7 +386,7 @@ def _constant_kind(value: object) -> NumberKind | None:
     if type(value) is int:
         return NumberKind(PYTHON, "i64")
     if type(value) is bool:
-        return NumberKind(PYTHON, "bool")
+        return NumberKind(PYTHON, "b8")
     return None
 
 

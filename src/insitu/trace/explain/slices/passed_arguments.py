@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from insitu.trace.explain.bindings import FUNCTIONS
 from insitu.trace.explain.expressions import called_name
-from insitu.trace.explain.slices.points import ClassPlace, Point, SourceScope
-from insitu.trace.explain.slices.user_file import Function, source_file
+from insitu.trace.explain.slices.points import ANY, ClassPlace, Point, SourceScope
+from insitu.trace.explain.slices.user_file import Function, keyword_of, last_name, source_file
 
 MOST_CALLERS = 3  # of a function whose caller is not known
 CONSTRUCTOR = "__init__"
@@ -40,9 +40,26 @@ def argument_points(scope: SourceScope, name: str) -> list[Point]:
     found = [point for call in calls for point in _passed(scope, call, name)]
     is_missing = len(found) < len(calls) or not calls
     default = default_of(scope.function, name)
+    if not calls:
+        found += _passed_by_library(scope, name)
     if is_missing and default is not None:
         found.append(Point(module_scope(scope.file), default))
     return found
+
+
+def _passed_by_library(scope: SourceScope, name: str) -> Iterator[Point]:
+    """What `map(function, items)` and a DataLoader with `collate_fn=function` pass for the first parameter."""
+    source = source_file(scope.file)
+    names = [each for each in parameter_names(scope.function) if each not in ("self", "cls")] if scope.function else []
+    if source is None or names[:1] != [name]:
+        return
+    for call in source.calls.get("map", []):
+        if len(call.args) > 1 and last_name(call.args[0]) == scope.name:
+            yield Point(scope_at(scope.file, call.lineno), call.args[1], (ANY,))
+    for call in source.calls.get("DataLoader", []):
+        collate = keyword_of(call, "collate_fn")
+        if collate is not None and call.args and last_name(collate) == scope.name:
+            yield Point(scope_at(scope.file, call.lineno), call.args[0])
 
 
 def module_scope(file: str) -> SourceScope:

@@ -90,7 +90,7 @@ def all_nodes(starts: list[Point], rule: Rule, resolver: Resolver) -> list[Slice
     seen: set[tuple[object, ...]] = set()
     while waiting and len(seen) < MOST_POINTS:
         here = waiting.pop(0)
-        key = (id(here.rule), *here.point.identity)
+        key = (here.rule, *here.point.identity)
         if key in seen:
             continue
         seen.add(key)

@@ -8,6 +8,7 @@ from insitu.trace.explain.expressions import called_name
 from insitu.trace.explain.slices.expression_parts import is_number, number_of, parts_of
 from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.slices.resolver import Resolver
+from insitu.trace.explain.slices.rules.size_rule import has_list
 from insitu.trace.explain.slices.slice_walk import CERTAIN, POSSIBLE, REMOTE, Rule, Verdict
 from insitu.trace.explain.slices.user_file import keyword_of
 
@@ -68,10 +69,12 @@ def _start_of(node: ast.AST) -> ast.expr | None:
 
 def _operator_score(node: ast.BinOp) -> int:
     """A shift by a number is likely; a remainder or a scale is possible."""
+    if has_list(node):
+        return 0
     if isinstance(node.op, (ast.Add, ast.Sub)):
         return CERTAIN if is_number(node.left) or is_number(node.right) else POSSIBLE
     if isinstance(node.op, (ast.Mult, ast.FloorDiv, ast.Div)):
-        return POSSIBLE if not _is_repetition(node) else 0
+        return POSSIBLE
     return 0
 
 

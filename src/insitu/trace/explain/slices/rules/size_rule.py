@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 
 from insitu.trace.explain.expressions import called_name
 from insitu.trace.explain.slices.expression_parts import (
@@ -15,7 +16,7 @@ from insitu.trace.explain.slices.expression_parts import (
 )
 from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.slices.resolver import Resolver
-from insitu.trace.explain.slices.slice_walk import CERTAIN, POSSIBLE, REMOTE, Rule, Turn, Verdict
+from insitu.trace.explain.slices.slice_walk import CERTAIN, POSSIBLE, REMOTE, Turn, Verdict
 from insitu.trace.explain.slices.user_file import keyword_of
 
 ROUNDING = (ast.FloorDiv, ast.Mod, ast.Pow, ast.RShift, ast.LShift)
@@ -23,75 +24,82 @@ SET_OPERATORS = (ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor)
 SUMS = (ast.Add, ast.Sub)
 COUNTING = frozenset(("len", "unique", "count", "nunique", "numel", "ceil", "floor", "round", "isqrt", "log2"))
 RESIZING = frozenset(("pad", "reshape", "view", "resize", "repeat", "tile", "concatenate", "cat", "delete", "insert"))
-MAKING = frozenset(
-    [
-        "zeros",
-        "ones",
-        "empty",
-        "full",
-        "rand",
-        "randn",
-        "randint",
-        "linspace",
-        "arange",
-        "range",
-        "integers",
-        "normal",
-        "uniform",
-        "random",
-        "eye",
-        "standard_normal",
-        "permutation",
-        "randperm",
-        "islice",
-    ]
-)
+MAKING = frozenset(("zeros", "ones", "empty", "full", "rand", "randn", "linspace", "arange", "range", "eye"))
+# Functions that draw numbers: their first arguments are limits, not sizes.
+DRAWING = frozenset(("randint", "integers", "normal", "uniform", "random", "standard_normal", "choice"))
+LISTS = (ast.List, ast.Tuple, ast.ListComp)
 RANDOM = frozenset(("integers", "randint", "randrange", "choice", "sample", "uniform"))
 # Arguments of these layers change the size of their input.
 WINDOWS = ("stride", "padding", "kernel_size", "dilation", "output_padding", "output_size", "scale_factor")
 
 
-def size_rule(point: Point, resolver: Resolver) -> Verdict:
-    """A number that is a size. The length of a sequence decides `len(x)` and `x.shape[0]`."""
-    node, score = point.node, _number_score(point, resolver)
-    measured = _measured(node)
-    if measured is not None:
-        return Verdict(score, (), (Turn(length_rule, point.part(measured)),))
-    return Verdict(score, parts_of(point))
+@dataclass(slots=True, frozen=True)
+class SizeRules:
+    """The rules for a size: `number` for an expression that is a number, `length` for a sequence or a tensor.
 
+    If the size is known, other numbers that are written in the source do not explain it.
+    """
 
-def rule_for_size(size: int | str) -> Rule:
-    """The rule for a size that is known: other numbers that are written in the source do not explain it."""
+    size: int | str | None = None
 
-    def judge(point: Point, resolver: Resolver) -> Verdict:
-        number = number_of(point.node)
-        if number is not None and number != size:
+    def number(self, point: Point, resolver: Resolver) -> Verdict:
+        """A number that is a size. The length of a sequence decides `len(x)` and `x.shape[0]`."""
+        written = number_of(point.node)
+        if written is not None and self.size not in (None, written):
             return Verdict()
-        return size_rule(point, resolver)
+        score, measured = _number_score(point, resolver), _measured(point.node)
+        if measured is not None:
+            return Verdict(score, (), (Turn(self.length, point.part(measured)),))
+        return Verdict(score, parts_of(point))
 
-    return judge
+    def length(self, point: Point, resolver: Resolver) -> Verdict:
+        """A sequence, an array or a tensor whose length or shape matters, but not its values."""
+        node = point.node
+        if isinstance(node, COMPREHENSIONS):
+            is_filtered = any(loop.ifs for loop in node.generators)
+            return Verdict(POSSIBLE * is_filtered, tuple(point.part(loop.iter) for loop in node.generators))
+        if isinstance(node, ast.Subscript):
+            bounds = [point.part(each) for each in _bounds(node) if each is not None]
+            return Verdict(_slice_score(node), (point.part(node.value),), self._turns(bounds))
+        if isinstance(node, ast.BinOp):
+            return self._joined(point, node)
+        if isinstance(node, ast.Call):
+            return self._made(point, node, resolver)
+        if isinstance(node, ast.Attribute):
+            return Verdict(0, (point.part(node.value),))
+        starred = [each for each in getattr(node, "elts", ()) if isinstance(each, ast.Starred)]
+        return Verdict(0, tuple(point.part(each) for each in starred))
+
+    def _turns(self, parts: list[Point]) -> tuple[Turn, ...]:
+        return tuple(Turn(self.number, part) for part in parts)
+
+    def _joined(self, point: Point, node: ast.BinOp) -> Verdict:
+        """Lists that are joined or repeated; arrays that are added."""
+        sides = [point.part(side) for side in (node.left, node.right) if not isinstance(side, ast.Constant)]
+        if isinstance(node.op, ast.Mult) and has_list(node):
+            numbers = [point.part(side) for side in (node.left, node.right) if not isinstance(side, LISTS)]
+            return Verdict(POSSIBLE, (), self._turns(numbers))
+        if isinstance(node.op, SET_OPERATORS) and any(map(_is_set, (node.left, node.right))):
+            return Verdict(CERTAIN, tuple(sides))
+        return Verdict(POSSIBLE * (isinstance(node.op, ast.Add) and has_list(node)), tuple(sides))
+
+    def _made(self, point: Point, node: ast.Call, resolver: Resolver) -> Verdict:
+        """A call that makes or changes a sequence: the first argument may be one, the others are numbers."""
+        if resolver.behind(point) is not None:
+            return Verdict()
+        name, owner = called_name(node), owner_of(node)
+        arguments = [point.part(each) for each in arguments_of(node)]
+        if name in DRAWING:
+            sizes = [part for part in arguments if isinstance(part.node, ast.Tuple)]
+            return Verdict(0, (), self._turns(sizes or arguments[-1:]))
+        if name in MAKING:
+            return Verdict(0, (), self._turns(arguments))
+        sources = [point.part(owner)] if owner is not None else []
+        return Verdict(POSSIBLE * (name in RESIZING), (*sources, *arguments[:1]), self._turns(arguments[1:]))
 
 
-def length_rule(point: Point, resolver: Resolver) -> Verdict:
-    """A sequence, an array or a tensor whose length or shape matters, but not its values."""
-    node = point.node
-    if isinstance(node, COMPREHENSIONS):
-        is_filtered = any(loop.ifs for loop in node.generators)
-        return Verdict(POSSIBLE * is_filtered, tuple(point.part(loop.iter) for loop in node.generators))
-    if isinstance(node, ast.Subscript):
-        bounds = [point.part(each) for each in _bounds(node) if each is not None]
-        return Verdict(_slice_score(node), (point.part(node.value),), _turns(bounds))
-    if isinstance(node, ast.BinOp):
-        return _joined(point, node)
-    if isinstance(node, ast.Call):
-        return _made(point, node, resolver)
-    if isinstance(node, ast.Attribute):
-        return Verdict(0, (point.part(node.value),))
-    return Verdict(0, tuple(point.part(each) for each in getattr(node, "elts", ()) if isinstance(each, ast.Starred)))
-
-
-def _turns(parts: list[Point]) -> tuple[Turn, ...]:
-    return tuple(Turn(size_rule, part) for part in parts)
+# The rules for a size that is not known.
+ANY_SIZE = SizeRules()
 
 
 def _measured(node: ast.expr) -> ast.expr | None:
@@ -106,40 +114,15 @@ def _measured(node: ast.expr) -> ast.expr | None:
     return None
 
 
-def _joined(point: Point, node: ast.BinOp) -> Verdict:
-    """Lists that are joined or repeated; arrays that are added."""
-    left, right = point.part(node.left), point.part(node.right)
-    sides = [side for side in (left, right) if not isinstance(side.node, ast.Constant)]
-    has_list = any(isinstance(side.node, (ast.List, ast.Tuple)) for side in sides)
-    if isinstance(node.op, ast.Mult) and has_list:
-        numbers = [side for side in (left, right) if not isinstance(side.node, (ast.List, ast.Tuple))]
-        return Verdict(POSSIBLE, (), _turns(numbers))
-    if isinstance(node.op, SET_OPERATORS) and any(map(_is_set, (node.left, node.right))):
-        return Verdict(CERTAIN, tuple(sides))
-    return Verdict(POSSIBLE * (isinstance(node.op, ast.Add) and _is_list(node)), tuple(sides))
-
-
 def _is_set(node: ast.expr) -> bool:
     is_set = isinstance(node, (ast.Set, ast.SetComp)) or called_name(node) in ("set", "frozenset", "keys")
     return is_set or (isinstance(node, ast.BinOp) and _is_set(node.left))
 
 
-def _is_list(node: ast.BinOp) -> bool:
+def has_list(node: ast.BinOp) -> bool:
+    """Whether an operator joins or repeats a list: `[0] * n`, `row + [0] * n`."""
     sides = [node.left, node.right, getattr(node.left, "left", None), getattr(node.right, "left", None)]
-    return any(isinstance(side, (ast.List, ast.Tuple, ast.ListComp)) for side in sides)
-
-
-def _made(point: Point, node: ast.Call, resolver: Resolver) -> Verdict:
-    """A call that makes or changes a sequence: the first argument may be one, the others are numbers."""
-    if resolver.behind(point) is not None:
-        return Verdict()
-    name, owner = called_name(node), owner_of(node)
-    arguments = [point.part(each) for each in arguments_of(node)]
-    sources = [point.part(owner)] if owner is not None else []
-    if name in MAKING:
-        return Verdict(0, (), _turns(arguments))
-    score = POSSIBLE * (name in RESIZING)
-    return Verdict(score, (*sources, *arguments[:1]), _turns(arguments[1:]))
+    return any(isinstance(side, LISTS) for side in sides)
 
 
 def _number_score(point: Point, resolver: Resolver) -> int:
