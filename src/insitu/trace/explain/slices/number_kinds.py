@@ -205,8 +205,8 @@ class KindReader:
         behind = self.resolver.behind(point)
         if behind is None:
             return self._computed(point)
-        kinds = [self.kind(each) for each in behind]
-        return joint_kind([each for each in kinds if each is not None])
+        kinds = {self.kind(each) for each in behind} - {None}
+        return kinds.pop() if len(kinds) == 1 else None  # it is one of several
 
     def _computed(self, point: Point) -> NumberKind | None:
         """The kind of an expression that is not just another name for something."""
