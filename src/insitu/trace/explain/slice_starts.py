@@ -14,13 +14,13 @@ from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.pairing import argument_pairs
 from insitu.trace.explain.slices.expression_parts import COMPREHENSIONS
 from insitu.trace.explain.slices.passed_arguments import scope_at
-from insitu.trace.explain.slices.points import Instance, Point, SourceScope
+from insitu.trace.explain.slices.points import CallScope, Instance, Point
 from insitu.trace.explain.slices.resolver import comprehension_scope
 
 
-def stack_scope(history: FailureHistory, stack: Stack) -> SourceScope | None:
+def stack_scope(history: FailureHistory, stack: Stack) -> CallScope | None:
     """The scope of the innermost frame of a stack; each frame is the caller of the one inside of it."""
-    scope: SourceScope | None = None
+    scope: CallScope | None = None
     for place in reversed(range(len(stack))):
         frame = stack[place]
         here = scope_at(frame.file, frame.line)
@@ -33,7 +33,7 @@ def stack_scope(history: FailureHistory, stack: Stack) -> SourceScope | None:
     return scope
 
 
-def _called_scope(scope: SourceScope, call: Point, *, is_module: bool) -> SourceScope:
+def _called_scope(scope: CallScope, call: Point, *, is_module: bool) -> CallScope:
     """The scope of a function with the call that runs it."""
     function = call.node.func  # type: ignore[attr-defined]
     receiver, instance = None, None
@@ -43,7 +43,7 @@ def _called_scope(scope: SourceScope, call: Point, *, is_module: bool) -> Source
         receiver = call.part(function.value)
     elif scope.owner is not None:
         receiver = call.part(function)
-    return SourceScope(
+    return CallScope(
         scope.file, scope.function, scope.owner, call=call, receiver=receiver, instance=instance, outer=scope.outer
     )
 
@@ -85,7 +85,7 @@ def _parsed(text: str, line: int) -> ast.expr | None:
     return found
 
 
-def point_at(scope: SourceScope, node: ast.expr) -> Point:
+def point_at(scope: CallScope, node: ast.expr) -> Point:
     """An expression in a scope; if it is a part of comprehensions, with their names."""
     tree = tree_of(scope.file)
     around = nodes_of(tree, *COMPREHENSIONS) if tree is not None else ()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from insitu.trace.explain.bindings import FUNCTIONS, nodes_of
 from insitu.trace.explain.expressions import called_name
 from insitu.trace.explain.slices.passed_arguments import CONSTRUCTOR, module_scope, scope_at, self_name
-from insitu.trace.explain.slices.points import ClassPlace, Instance, Point, SourceScope, SourceSteps
+from insitu.trace.explain.slices.points import CallScope, ClassPlace, Instance, Point, SourceSteps
 from insitu.trace.explain.slices.reaching import reaching_values, values_given
 from insitu.trace.explain.slices.source_callees import bases, class_of, results
 from insitu.trace.explain.slices.source_names import given_point
@@ -66,14 +66,12 @@ def _registered(statement: ast.AST, attribute: str) -> ast.expr | None:
     return None
 
 
-def method_scope(
-    instance: Instance, place: ClassPlace, function: ast.FunctionDef | ast.AsyncFunctionDef
-) -> SourceScope:
+def method_scope(instance: Instance, place: ClassPlace, function: ast.FunctionDef | ast.AsyncFunctionDef) -> CallScope:
     """The scope of a method of an object. Only the call of the constructor is known."""
     call = None
     if getattr(function, "name", "") == CONSTRUCTOR:
         call = _constructor_call(instance, place)
-    return SourceScope(place.file, function, place, call=call, instance=instance)
+    return CallScope(place.file, function, place, call=call, instance=instance)
 
 
 def _constructor_call(instance: Instance, place: ClassPlace) -> Point | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from insitu.trace.explain.bindings import FUNCTIONS
 from insitu.trace.explain.expressions import called_name
-from insitu.trace.explain.slices.points import ANY, ClassPlace, Point, SourceScope
+from insitu.trace.explain.slices.points import ANY, CallScope, ClassPlace, Point
 from insitu.trace.explain.slices.user_file import Function, keyword_of, last_name, source_file
 
 MOST_CALLERS = 3  # of a function whose caller is not known
@@ -22,7 +22,7 @@ def parameter_names(function: Function) -> list[str]:
     return [each.arg for each in (*args.posonlyargs, *args.args, *args.kwonlyargs, *extra)]
 
 
-def self_name(scope: SourceScope) -> str:
+def self_name(scope: CallScope) -> str:
     """The first parameter of a method; empty for other functions."""
     function = scope.function
     if scope.owner is None or not isinstance(function, FUNCTIONS):
@@ -32,7 +32,7 @@ def self_name(scope: SourceScope) -> str:
     return next(iter(parameter_names(function)), "")
 
 
-def argument_points(scope: SourceScope, name: str) -> list[Point]:
+def argument_points(scope: CallScope, name: str) -> list[Point]:
     """What callers pass for a parameter; its default where a caller passes nothing."""
     if scope.function is None:
         return []
@@ -47,7 +47,7 @@ def argument_points(scope: SourceScope, name: str) -> list[Point]:
     return found
 
 
-def _passed_by_library(scope: SourceScope, name: str) -> Iterator[Point]:
+def _passed_by_library(scope: CallScope, name: str) -> Iterator[Point]:
     """What `map(function, items)` and a DataLoader with `collate_fn=function` pass for the first parameter."""
     source = source_file(scope.file)
     names = [each for each in parameter_names(scope.function) if each not in ("self", "cls")] if scope.function else []
@@ -62,32 +62,32 @@ def _passed_by_library(scope: SourceScope, name: str) -> Iterator[Point]:
             yield Point(scope_at(scope.file, call.lineno), call.args[0])
 
 
-def module_scope(file: str) -> SourceScope:
+def module_scope(file: str) -> CallScope:
     """The scope of a module."""
-    return SourceScope(file)
+    return CallScope(file)
 
 
-def scope_at(file: str, line: int) -> SourceScope:
+def scope_at(file: str, line: int) -> CallScope:
     """The scope of a line, whose caller is not known."""
     source = source_file(file)
     function = source.function_around(line) if source is not None else None
     if source is None or function is None:
-        return SourceScope(file)
+        return CallScope(file)
     return scope_of_function(file, function)
 
 
-def scope_of_function(file: str, function: Function) -> SourceScope:
+def scope_of_function(file: str, function: Function) -> CallScope:
     """The scope of a function, whose caller is not known."""
     source = source_file(file)
     home = source.homes.get(function) if source is not None else None
     if home is None:
-        return SourceScope(file, function)
+        return CallScope(file, function)
     owner = ClassPlace(file, home.owner) if home.owner is not None else None
     outer = scope_of_function(file, home.outer) if home.outer is not None else None
-    return SourceScope(file, function, owner, outer=outer)
+    return CallScope(file, function, owner, outer=outer)
 
 
-def callers(scope: SourceScope) -> Iterator[Point]:
+def callers(scope: CallScope) -> Iterator[Point]:
     """The calls of a function in its own file, by its name; none if there are too many to tell."""
     source, name = source_file(scope.file), scope.name
     if source is None or not name:
@@ -100,7 +100,7 @@ def callers(scope: SourceScope) -> Iterator[Point]:
             yield Point(scope_at(scope.file, call.lineno), call)
 
 
-def _passed(scope: SourceScope, call: Point, name: str) -> list[Point]:
+def _passed(scope: CallScope, call: Point, name: str) -> list[Point]:
     """The argument of one call; for `*args` and `**kwargs` all that go there."""
     node = call.node
     if not isinstance(node, ast.Call) or scope.function is None:
@@ -126,7 +126,7 @@ def _spread(call: Point, name: str) -> list[Point]:
     return [call.part(word.value).at(word.value, name) for word in call.node.keywords if word.arg is None]
 
 
-def _place(scope: SourceScope, name: str) -> int | None:
+def _place(scope: CallScope, name: str) -> int | None:
     """The position of a parameter in a call."""
     assert scope.function is not None
     args = scope.function.args

@@ -34,7 +34,7 @@ class Instance:
 
 
 @dataclass(slots=True, frozen=True, eq=False)
-class SourceScope:
+class CallScope:
     """One call of a function; without a function, a module.
 
     `call` is the expression that called it, `receiver` the expression of the object whose method it is, `instance`
@@ -49,7 +49,7 @@ class SourceScope:
     receiver: Point | None = None
     instance: Instance | None = None
     bound: Mapping[str, Point] = field(default_factory=dict)
-    outer: SourceScope | None = None
+    outer: CallScope | None = None
     depth: int = 0
 
     @property
@@ -62,7 +62,7 @@ class SourceScope:
 class Point:
     """An expression in a scope; `keys` lead to the part of its value that is asked for, the outermost first."""
 
-    scope: SourceScope
+    scope: CallScope
     node: ast.expr
     keys: Keys = ()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from insitu.trace.explain.slices.attributes import behind_attribute
 from insitu.trace.explain.slices.passed_arguments import self_name
-from insitu.trace.explain.slices.points import ANY, Instance, Key, Keys, Point, SourceScope, SourceSteps
+from insitu.trace.explain.slices.points import ANY, CallScope, Instance, Key, Keys, Point, SourceSteps
 from insitu.trace.explain.slices.reaching import constant_key
 from insitu.trace.explain.slices.source_callees import bases, class_of
 from insitu.trace.explain.slices.source_calls import behind_call, instance_items
@@ -98,7 +98,7 @@ class Resolver(SourceSteps):
         is_name = isinstance(end.node, ast.Name) and end.node.id == self_name(end.scope)
         return is_name and not end.keys and end.identity != point.identity
 
-    def _own_instances(self, scope: SourceScope) -> list[Instance]:
+    def _own_instances(self, scope: CallScope) -> list[Instance]:
         """The object whose method runs."""
         owner = scope.owner
         assert owner is not None
@@ -190,7 +190,7 @@ def inside_comprehension(point: Point, node: Comprehension, keys: Keys = (ANY,))
     return Point(comprehension_scope(point, node, key), element, keys[1:])
 
 
-def comprehension_scope(point: Point, node: Comprehension, key: Any = ANY) -> SourceScope:
+def comprehension_scope(point: Point, node: Comprehension, key: Any = ANY) -> CallScope:
     """The scope inside of a comprehension."""
     scope = point.scope
     for loop in node.generators:

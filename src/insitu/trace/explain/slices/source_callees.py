@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from insitu.trace.explain.bindings import FUNCTIONS
 from insitu.trace.explain.expressions import called_name
 from insitu.trace.explain.slices.passed_arguments import self_name
-from insitu.trace.explain.slices.points import ClassPlace, Instance, Point, SourceScope, SourceSteps
+from insitu.trace.explain.slices.points import CallScope, ClassPlace, Instance, Point, SourceSteps
 from insitu.trace.explain.slices.user_file import Function, SourceFile, imported_file, last_name, source_file
 
 MOST_BASES = 8
@@ -24,7 +24,7 @@ class Callee:
     function: Function
     owner: ClassPlace | None = None
     instance: Instance | None = None
-    outer: SourceScope | None = None
+    outer: CallScope | None = None
 
 
 def class_of(point: Point) -> ClassPlace | None:
@@ -74,7 +74,7 @@ def bases(owner: ClassPlace) -> list[ClassPlace]:
         if len(found) > MOST_BASES:
             break
         for base in each.node.bases:
-            place = class_of(Point(SourceScope(each.file), base))
+            place = class_of(Point(CallScope(each.file), base))
             if place is not None and all(place.node is not other.node for other in found):
                 found.append(place)
     return found
@@ -150,7 +150,7 @@ def _methods(steps: SourceSteps, point: Point, node: ast.Attribute) -> Iterator[
         yield from _values(steps, point)
 
 
-def _self(scope: SourceScope, node: ast.expr) -> ast.Name:
+def _self(scope: CallScope, node: ast.expr) -> ast.Name:
     found = ast.Name(self_name(scope), ast.Load())
     return ast.copy_location(found, node)
 

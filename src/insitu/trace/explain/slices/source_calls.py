@@ -8,7 +8,7 @@ from collections.abc import Callable
 from insitu.trace.explain.bindings import FUNCTIONS
 from insitu.trace.explain.expressions import called_name
 from insitu.trace.explain.slices.passed_arguments import CONSTRUCTOR, default_of, parameter_names
-from insitu.trace.explain.slices.points import ANY, Instance, Keys, Point, SourceScope, SourceSteps
+from insitu.trace.explain.slices.points import ANY, CallScope, Instance, Keys, Point, SourceSteps
 from insitu.trace.explain.slices.source_callees import Callee, callees, class_of, is_generator, method, results
 
 MOST_DEPTH = 14  # calls in each other
@@ -42,9 +42,9 @@ def result_points(point: Point, callee: Callee) -> list[Point]:
     return [Point(scope, value, keys) for value in results(callee.function)]
 
 
-def call_scope(call: Point, callee: Callee) -> SourceScope:
+def call_scope(call: Point, callee: Callee) -> CallScope:
     """The scope of a function that an expression calls."""
-    return SourceScope(
+    return CallScope(
         callee.file,
         callee.function,
         callee.owner,
@@ -60,7 +60,7 @@ def instance_items(instance: Instance, point: Point) -> list[Point]:
     for name in ITEMS:
         found = method(instance, name)
         if found is not None:
-            scope = SourceScope(found.file, found.function, found.owner, instance=instance, depth=point.scope.depth + 1)
+            scope = CallScope(found.file, found.function, found.owner, instance=instance, depth=point.scope.depth + 1)
             return [Point(scope, value, point.keys[1:]) for value in results(found.function)]
     return []
 
@@ -115,7 +115,7 @@ def applied(steps: SourceSteps, function: Point, arguments: list[Point], keys: K
     for callee in callees(steps, function):
         names = [name for name in parameter_names(callee.function) if name not in ("self", "cls")]
         bound = {**dict(zip(names, [*first, *arguments], strict=False)), **words}
-        scope = SourceScope(
+        scope = CallScope(
             callee.file, callee.function, callee.owner, instance=callee.instance, outer=callee.outer, bound=bound
         )
         found += [Point(scope, value, keys) for value in results(callee.function)]

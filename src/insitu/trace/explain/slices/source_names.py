@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from insitu.trace.explain.slices.passed_arguments import argument_points, module_scope, parameter_names
-from insitu.trace.explain.slices.points import ANY, Key, Point, SourceScope
+from insitu.trace.explain.slices.points import ANY, CallScope, Key, Point
 from insitu.trace.explain.slices.reaching import ARGUMENT, ReachingValue, Values, final_values, reaching_values
 from insitu.trace.explain.slices.user_file import imported_file, source_file
 
@@ -16,7 +16,7 @@ def behind_name(point: Point) -> list[Point]:
     return _in_scope(point, point.scope, point.node.id, point.node.lineno)
 
 
-def _in_scope(point: Point, scope: SourceScope, name: str, line: int) -> list[Point]:
+def _in_scope(point: Point, scope: CallScope, name: str, line: int) -> list[Point]:
     """The values of a name in a scope, else in those around it."""
     bound = scope.bound.get(name)
     if bound is not None:
@@ -38,7 +38,7 @@ def _with_keys(bound: Point, point: Point) -> Point:
     return Point(bound.scope, bound.node, (*bound.keys, *point.keys))
 
 
-def _local_values(scope: SourceScope, name: str, line: int) -> Values:
+def _local_values(scope: CallScope, name: str, line: int) -> Values:
     function = scope.function
     assert function is not None
     initial = (ARGUMENT,) if name in parameter_names(function) else ()
@@ -47,16 +47,16 @@ def _local_values(scope: SourceScope, name: str, line: int) -> Values:
     return reaching_values(function.body, line, name, initial)
 
 
-def _arguments(point: Point, scope: SourceScope, name: str) -> list[Point]:
+def _arguments(point: Point, scope: CallScope, name: str) -> list[Point]:
     return [_with_keys(argument, point) for argument in argument_points(scope, name)]
 
 
-def _given(point: Point, scope: SourceScope, value: ReachingValue) -> list[Point]:
+def _given(point: Point, scope: CallScope, value: ReachingValue) -> list[Point]:
     found = given_point(point, scope, value)
     return [] if found is None else [found]
 
 
-def given_point(point: Point, scope: SourceScope, value: ReachingValue) -> Point | None:
+def given_point(point: Point, scope: CallScope, value: ReachingValue) -> Point | None:
     """A value of a name as a point; None if the value is another item of the container than the one asked for."""
     if not value.is_filling:
         return Point(scope, value.value, (*value.keys, *point.keys))
