@@ -135,7 +135,7 @@ def test_bash_completes_commands_and_options(tmp_path: Path, capsys: pytest.Capt
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
 
     assert answer("ex", 1) == "export"
-    assert answer("diff --re", 2) == "--rename"
+    assert answer("diff --ren", 2) == "--rename"
     assert answer("show scr", 2) == "script" and answer("run scr", 2) == "script"
     assert answer("show --view va", 3) == "variables"
     assert answer("run --keep ''", 3) == "meta stats"

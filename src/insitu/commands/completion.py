@@ -16,7 +16,8 @@ example:
   insitu completion fish > ~/.config/fish/completions/insitu.fish
 """
 SHELLS = ("bash", "zsh", "fish")
-FILES = ("file", "target", "a", "b", "html", "to", "run", "crash", "plot")  # options and arguments that name a file
+# Options and arguments that name a file.
+FILES = ("file", "target", "a", "b", "html", "to", "run", "crash", "reference", "plot")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -126,7 +126,7 @@ def _local_definition(tree: ast.AST, line: int, name: str) -> ValueDefinition | 
 
 
 def filling_of(tree: ast.AST, line: int, name: str) -> ValueDefinition | None:
-    """The statement that fills the container of a name, if it is the only one in the function: `found.append(x)`.
+    r"""The statement that fills the container of a name, if it is the only one in the function: `found.append(x)`.
 
     >>> source = "found = []\nfor x in xs:\n    found.append(x + 1)\nuse(found)"
     >>> ast.unparse(filling_of(ast.parse(source), 4, "found").value)
