@@ -1,8 +1,9 @@
-"""The lines of NumPy that can have produced a NaN or Inf in data, read from the source; nothing is executed.
+"""The lines that can have produced a NaN, an Inf or an absurd number in data, read from the source; nothing is executed.
 
 NumPy does not say where a number stopped being finite, and by the time torch meets it the array may be gone. So the
-source is read backwards, from the expression that torch got: through assignments, loops, the functions that are called,
-and the callers. Every division and every function with a pole on that way is a candidate.
+source is read backwards, from the expression that torch got: through assignments, attributes, loops, the functions and
+methods that are called, and the callers. For NaN and Inf, every division and every function with a pole on that way is
+a candidate; for an absurd number, every expression that is this number.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ import linecache
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isclose
 from types import CodeType
 from typing import Any, Protocol
 
 from insitu.trace.event import Site
-from insitu.trace.explain.bindings import covers
+from insitu.trace.explain.bindings import covers, nodes_around
 from insitu.trace.explain.expressions import columns, expression_at, tree_of
 
 MOST_NODES = 400  # expressions that are read
 MOST_CANDIDATES = 3
+SINGLE = 1e-6  # the precision of float32
 # Functions of NumPy that are not finite everywhere.
 POLES = frozenset(
     (
@@ -40,8 +43,14 @@ class SourceScope(Protocol):
     def code(self) -> CodeType:
         """The code of the function."""
 
-    def is_function(self, name: str) -> bool:
-        """Whether a dotted name refers to a function or a class, and not to data."""
+    def is_data(self, name: str) -> bool:
+        """Whether a dotted name can refer to data, and not to a function, a class, a module or a text."""
+
+    def number(self, name: str) -> float | None:
+        """The number that a dotted name refers to; None if it is not known, or is something else."""
+
+    def methods(self, name: str) -> Sequence[SourceScope]:
+        """The methods of this name in classes of the user that are visible: that of an object that is not known."""
 
     def called_by(self, name: str) -> Sequence[SourceScope]:
         """The functions of the user that may run where a dotted name is used: a function, or the methods of data."""
@@ -64,18 +73,24 @@ class ReachedExpression:
     depth: int | None = None
 
 
-class ArraySearch:
-    """Reads the source backwards; `stack` are the running functions, the innermost first."""
+Suspicion = Callable[[ReachedExpression], bool]
 
-    def __init__(self, stack: Sequence[RunningScope]) -> None:
-        self._stack = stack
+
+class ArraySearch:
+    """Reads the source backwards; `stack` are the running functions, the innermost first.
+
+    `is_suspect` says whether an expression can have produced what is looked for.
+    """
+
+    def __init__(self, stack: Sequence[RunningScope], is_suspect: Suspicion) -> None:
+        self._stack, self._is_suspect = stack, is_suspect
         self._waiting: deque[ReachedExpression] = deque()
         self._met: set[tuple[str, int, int, int, int]] = set()
         self._names: set[tuple[CodeType, str]] = set()
         self._found: dict[tuple[str, int], Site] = {}
 
     def sites(self) -> list[Site]:
-        """The places that can have produced a NaN or Inf, the nearest first; empty where too many are possible."""
+        """The places that can have produced it, the nearest first; empty where too many are possible."""
         self._read_statement(0)
         for _ in range(MOST_NODES):
             if not self._waiting:
@@ -107,9 +122,11 @@ class ArraySearch:
         node, scope = reach.node, reach.scope
         if isinstance(node, ast.Call) and last_name(node.func) in REPAIRS:
             return
-        if is_risky(node):
+        if self._is_suspect(reach):
             site = site_of(scope.code, node)
             self._found.setdefault((site.file, site.line), site)
+        if isinstance(node, ast.Call):
+            self._read_method(node.func, scope)
         name = dotted(node)
         if name:
             self._read_name(name, reach)
@@ -118,6 +135,12 @@ class ArraySearch:
             if not isinstance(child, (ast.expr_context, ast.operator)):
                 self._add(ReachedExpression(child, scope, reach.depth))
 
+    def _read_method(self, function: ast.expr, scope: SourceScope) -> None:
+        """Read a method of an object that is not known, as that of `Scaler().fit(x).apply(x)`."""
+        if isinstance(function, ast.Attribute) and not scope.called_by(dotted(function)):
+            for method in scope.methods(function.attr):
+                self._read_results(method)
+
     def _read_name(self, name: str, reach: ReachedExpression) -> None:
         scope = reach.scope
         if (scope.code, name) in self._names:
@@ -125,11 +148,22 @@ class ArraySearch:
         self._names.add((scope.code, name))
         for function in scope.called_by(name):
             self._read_results(function)
-        if scope.is_function(name):
+        if not scope.is_data(name):
             return
         tree = tree_of(scope.code.co_filename)
         if tree is not None:
             self._read_binding(tree, name.partition(".")[0], reach)
+            self._read_attribute(tree, name, reach)
+
+    def _read_attribute(self, tree: ast.AST, name: str, reach: ReachedExpression) -> None:
+        """Read what the methods of a class assign to an attribute of their object."""
+        owner, _, attribute = name.partition(".")
+        function = function_at(tree, reach.scope.code)
+        if function is None or owner not in first_parameter(function):
+            return
+        for kind in nodes_around(tree, getattr(function, "lineno", 0), ast.ClassDef)[-1:]:
+            for value in attribute_values(kind, owner, attribute.partition(".")[0]):
+                self._add(ReachedExpression(value, reach.scope))
 
     def _read_binding(self, tree: ast.AST, name: str, reach: ReachedExpression) -> None:
         """Read what a name is bound to, in the innermost function around it that binds it, or in the module."""
@@ -171,12 +205,60 @@ class ArraySearch:
                 self._add(ReachedExpression(node.value, scope))
 
 
-def is_risky(node: ast.AST) -> bool:
+def is_risky(reach: ReachedExpression) -> bool:
     """Whether an expression can be NaN or Inf for finite numbers: a division, or a function with a pole."""
+    node = reach.node
     if isinstance(node, (ast.BinOp, ast.AugAssign)):
         divisor = node.right if isinstance(node, ast.BinOp) else node.value
         return isinstance(node.op, ast.Div) and not isinstance(divisor, ast.Constant)
     return isinstance(node, ast.Call) and last_name(node.func) in POLES
+
+
+def is_number(wanted: float) -> Suspicion:
+    """The suspicion that an expression is a number, written down or by its name."""
+
+    def is_suspect(reach: ReachedExpression) -> bool:
+        number = written_number(reach.node)
+        if number is None and (name := dotted(reach.node)):
+            number = reach.scope.number(name)
+        return number is not None and isclose(number, wanted, rel_tol=SINGLE)
+
+    return is_suspect
+
+
+def written_number(node: ast.AST) -> float | None:
+    """The number that a constant is, with its sign; None for other expressions."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        number = written_number(node.operand)
+        return None if number is None else -number
+    value = getattr(node, "value", None)
+    is_plain = isinstance(node, ast.Constant) and type(value) in (int, float)
+    return float(value) if is_plain else None  # type: ignore[arg-type]
+
+
+def first_parameter(function: ast.AST) -> list[str]:
+    """The name of the first parameter of a function, which is the object in a method; empty if it has none."""
+    arguments: ast.arguments = function.args  # type: ignore[attr-defined]
+    return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)[:1]]
+
+
+def attribute_values(kind: ast.AST, owner: str, attribute: str) -> Iterator[ast.AST]:
+    """What the methods of a class assign to an attribute, and to parts of it."""
+    wanted = f"{owner}.{attribute}"
+    for node in ast.walk(kind):
+        for kinds, targets, value in BINDERS:
+            if isinstance(node, kinds) and any(assigns(target, wanted) for target in targets(node)):
+                found = value(node)
+                yield from [] if found is None else [found]
+
+
+def assigns(target: ast.AST, name: str) -> bool:
+    """Whether a target of an assignment is a dotted name, a part of it, or contains it."""
+    if isinstance(target, ast.Subscript):
+        return assigns(target.value, name)
+    if isinstance(target, (ast.Tuple, ast.List, ast.Starred)):
+        return any(assigns(child, name) for child in ast.iter_child_nodes(target))
+    return dotted(target) == name
 
 
 def last_name(function: ast.expr) -> str:

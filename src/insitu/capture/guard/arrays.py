@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import CodeType, FrameType, FunctionType, MethodType
+from pathlib import PurePath
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from torch import nn
 from torch.utils.data import DataLoader
 
 from insitu.capture.sites import is_hidden
-from insitu.trace.array_source import ArraySearch, RunningScope
+from insitu.trace.array_source import ArraySearch, RunningScope, is_number, is_risky
 from insitu.trace.event import Site
 
 MOST_FRAMES = 16
 METHODS = ("__getitem__", "__iter__", "__next__", "__call__", "__init__")  # of an object that gives data
+NOT_DATA = (FunctionType, MethodType, ModuleType, type, nn.Module, str, PurePath)
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,22 @@ class FrameNames:
     code: CodeType
     names: tuple[dict[str, Any], ...]
 
-    def is_function(self, name: str) -> bool:
-        """Whether a dotted name refers to a function or a class, and not to data."""
-        return isinstance(self._value(name), (FunctionType, MethodType, type))
+    def is_data(self, name: str) -> bool:
+        """Whether a dotted name can refer to data, and not to a function, a class, a module or a text."""
+        return not isinstance(self._value(name), NOT_DATA)
+
+    def number(self, name: str) -> float | None:
+        """The number that a dotted name refers to; None if it is not known, or is something else."""
+        found = self._value(name)
+        if type(found) in (int, float):
+            return float(found)
+        return None
+
+    def methods(self, name: str) -> list[FrameNames]:
+        """The methods of this name in classes of the user that are visible: that of an object that is not known."""
+        classes = dict.fromkeys(kind for names in self.names for kind in classes_among(names.values()))
+        found = (names_of(plain_attribute(kind, name)) for kind in classes)
+        return [names for names in found if names is not None]
 
     def called_by(self, name: str) -> list[FrameNames]:
         """The functions of the user that may run where a dotted name is used."""
@@ -43,6 +59,15 @@ class FrameNames:
         for attribute in rest:
             found = plain_attribute(found, attribute)
         return found
+
+
+def classes_among(values: Iterable[Any]) -> Iterator[type]:
+    """The classes among some values, and in the modules of the user that are among them."""
+    for value in list(values):
+        if isinstance(value, type):
+            yield value
+        elif isinstance(value, ModuleType) and not is_hidden(getattr(value, "__file__", None) or "<"):
+            yield from (kind for kind in list(vars(value).values()) if isinstance(kind, type))
 
 
 def plain_attribute(owner: Any, name: str) -> Any:
@@ -112,5 +137,10 @@ class ArraySources:
             return ()
         key = (stack[0].scope.code, stack[0].instruction)
         if key not in self._known:
-            self._known[key] = tuple(ArraySearch(stack).sites())
+            self._known[key] = tuple(ArraySearch(stack, is_risky).sites())
         return self._known[key]
+
+    @staticmethod
+    def of_number(number: float) -> tuple[Site, ...]:
+        """The lines that can have put a number into the data that the running line uses."""
+        return tuple(ArraySearch(running_scopes(), is_number(number)).sites())
