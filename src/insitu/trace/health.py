@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
-from statistics import median
 
 from insitu.trace.event import Call, Site
 from insitu.trace.findings import (
@@ -29,7 +28,7 @@ from insitu.trace.loss_input import LossInput
 from insitu.trace.step_health import NO_STEPS, NONE_LATE, LateParameters, StepHistory, step_findings
 
 VANISHED = 1e-6  # of the largest gradient, element by element
-VANISHED_NORM = 1e-3  # a gradient that is larger does not vanish, whatever the largest one is
+VANISHED_NORM = 1e-7  # a gradient that is larger does not vanish: branches that begin near zero have such gradients
 ENOUGH_SAMPLES = 4  # a small layer may be silent for a few batches
 EXPLODED = 1e5  # times the norm of the weight itself
 GROWN = 1e3  # times the norm of all gradients at first
@@ -37,6 +36,7 @@ SMALL_ENOUGH = 1e2  # a norm of all gradients that is nothing to worry about
 LEAST_FIRST = 0.5  # norms at first that are smaller say little: the loss may have been zero by then
 LARGE_SHARE = 0.1  # of the largest gradient: these are named where all gradients together explode
 ALMOST_ALWAYS = 0.9  # of all steps of an optimizer
+MANY_STUCK = 0.5  # of all matrices: else a few weights have gradients that are too small to change them
 
 PATH, PEAK, SHARE = attrgetter("path"), attrgetter("peak"), attrgetter("share")
 IS_LAYER, OWNED = attrgetter("is_layer"), attrgetter("has_optimizer")
@@ -49,7 +49,8 @@ class ParameterHistory:
     `was_frozen` says that it required no gradient when the guard began, `has_optimizer` that an optimizer that stepped
     has it, `is_layer` that it belongs to a layer of torch that is there to learn, and `is_trained` that it belongs to a
     model that is trained. `peak` is the largest norm of its gradient and `norm` its own norm then; `share` is the
-    largest part that its gradient had of the largest one, element by element, in `samples` samples.
+    largest part that its gradient had of the largest one, element by element, in `samples` samples. `rate` is the
+    largest learning rate that it had.
     """
 
     path: str
@@ -65,6 +66,7 @@ class ParameterHistory:
     norm: float = 0.0
     share: float = 1.0
     samples: int = 0
+    rate: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +210,8 @@ def is_exploding(parameter: ParameterHistory) -> bool:
 
 
 def has_exploded(training: TrainingHistory) -> bool:
-    """Whether all gradients together became much larger than they were at first."""
-    first = median(training.first_norms) if training.first_norms else 0.0
+    """Whether all gradients together became much larger than they ever were at first."""
+    first = max(training.first_norms, default=0.0)
     return training.largest_norm > max(GROWN * max(first, LEAST_FIRST), SMALL_ENOUGH)
 
 
@@ -263,10 +265,16 @@ def optimizer_gap(training: TrainingHistory) -> Iterator[Finding]:
 
 
 def stuck_parameters(training: TrainingHistory) -> Iterator[Finding]:
-    """Parameters that an optimizer has, and that did not change although they got gradients."""
-    rate = training.rate
-    stuck = [each for each in stalled(training) if is_stuck(each, rate)]
+    """Parameters that an optimizer has, and that did not change although they got gradients: many of them at once, or
+    those whose learning rate is 0."""
+    movable = list(filter(can_move, stalled(training)))
+    still = [each for each in movable if not each.rate or not training.rate]
+    slow = [each for each in movable if each.is_matrix and each not in still]
+    matrices = [each for each in training.parameters if each.has_optimizer and each.is_matrix]
+    is_general = len(slow) >= MANY_STUCK * len(matrices)
+    stuck = [*still, *slow] if is_general else still
     if paths := paths_of(stuck):
+        rate = training.rate if is_general and slow else 0.0
         yield StuckParameters(
             path=paths[0],
             paths=paths,
@@ -286,10 +294,9 @@ def is_forgotten(parameter: ParameterHistory) -> bool:
     return parameter.is_trained and not parameter.has_optimizer
 
 
-def is_stuck(parameter: ParameterHistory, rate: float) -> bool:
-    """Whether an optimizer has a parameter whose gradient does not vanish; a bias may stay as it is, unless all do."""
-    can_move = parameter.has_optimizer and parameter.share > VANISHED
-    return can_move and (parameter.is_matrix or not rate)
+def can_move(parameter: ParameterHistory) -> bool:
+    """Whether an optimizer has a parameter whose gradient does not vanish."""
+    return parameter.has_optimizer and parameter.share > VANISHED
 
 
 def stale_gradients(training: TrainingHistory) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from insitu.capture.tensors import ParameterValue, Value
 from insitu.trace.event import Call
 from insitu.trace.operation import operation
 
+SHAPES = frozenset({"size", "shape", "dim", "numel", "stride", "device", "dtype"})
 EXITS = frozenset({"numpy", "detach", "data", "item", "tolist", "__array__", "__float__", "argmax"})
 MOST_CALLS = 1 << 12  # that are looked at where no call leads to the losses
 
@@ -22,13 +23,35 @@ def cut_before(reading: Reading, losses: Iterable[Value], missing: Container[int
     came back, as NumPy arrays or numbers: then it is the first call that takes them out.
     """
     search = ParameterSearch(reading, missing)
-    for at in producers(reading, losses, set()):
-        if is_cut(reading, at) and search.is_behind(with_gradient(input_values(reading, at))):
+    for at in cuts_behind(reading, losses):
+        if search.is_behind(with_gradient(input_values(reading, at))):
             return reading.call(at)
     for at in islice(reading.before(len(reading.tape)), MOST_CALLS):
         if is_exit(reading, at) and search.is_behind(with_gradient(input_values(reading, at))):
             return reading.call(at)
     return None
+
+
+def cuts_behind(reading: Reading, found: Iterable[Value]) -> Iterator[int]:
+    """The calls behind some values, the nearest first, that took a gradient for a result that has none: the numbers of
+    `detach`, the indices of `topk`. What only takes a shape, as `zeros_like`, does not depend on the values."""
+    waiting, met = list(found), set[int]()
+    for value in waiting:  # it grows meanwhile
+        at = reading.producer(value)
+        if at is None or id(value) in met or takes_shape_only(reading, at):
+            continue
+        met.add(id(value))
+        inputs = input_values(reading, at)
+        waiting += inputs
+        if not value.requires_grad and with_gradient(inputs):
+            yield at
+
+
+def takes_shape_only(reading: Reading, at: int) -> bool:
+    """Whether a call takes nothing but the shape, dtype and device of a tensor."""
+    callee = reading.callee_facts(at)
+    own = operation(callee.kind, callee.name).own
+    return own.endswith("_like") or (own.startswith("new_") and own != "new_tensor") or own in SHAPES
 
 
 def is_cut(reading: Reading, at: int) -> bool:
@@ -63,18 +86,21 @@ def producers(reading: Reading, found: Iterable[Value], met: set[int]) -> Iterat
 
 
 class ParameterSearch:
-    """Looks for wanted parameters behind values until it finds one; remembers the calls that do not lead to them."""
+    """Looks for wanted parameters that gradients of values would reach, until it finds one; remembers the calls that do
+    not lead to them."""
 
     def __init__(self, reading: Reading, wanted: Container[int]) -> None:
         self._reading, self._wanted = reading, wanted
         self._unrelated: set[int] = set()
 
     def is_behind(self, found: list[Value]) -> bool:
-        """Whether a wanted parameter is among some values, or is where they come from."""
-        if self._has_wanted(found):
-            return True
-        earlier = producers(self._reading, found, self._unrelated)
-        return any(self._has_wanted(input_values(self._reading, at)) for at in earlier)
-
-    def _has_wanted(self, found: list[Value]) -> bool:
-        return any(id(value()) in self._wanted for value in found)
+        """Whether a wanted parameter is among some values, or a gradient of theirs would reach it."""
+        waiting = with_gradient(found)
+        for value in waiting:  # it grows meanwhile
+            if id(value()) in self._wanted:
+                return True
+            at = self._reading.producer(value)
+            if at is not None and at not in self._unrelated:
+                self._unrelated.add(at)
+                waiting += with_gradient(input_values(self._reading, at))
+        return False

@@ -116,6 +116,11 @@ class OptimizerSteps:
         return OptimizerHistory(self.name, self.steps, self.rate, self._stale_steps, self._place, *sites)
 
 
+def rate_of(group: Any) -> float:
+    """The learning rate of a group of parameters."""
+    return float(group.get("lr", 1.0))
+
+
 def parameters_of(optimizer: Any) -> list[Tensor]:
     """The parameters of an optimizer."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]

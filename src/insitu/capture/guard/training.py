@@ -22,7 +22,7 @@ from insitu.capture.guard.cut import cut_before
 from insitu.capture.guard.facts import facts_of, input_values, outermost_modules, own_tensors
 from insitu.capture.guard.loss_inputs import loss_inputs
 from insitu.capture.guard.numbers import TrainingNumbers
-from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
+from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of, rate_of
 from insitu.capture.guard.places import place_of, site_at
 from insitu.capture.guard.sampling import is_due
 from insitu.capture.guard.steps import StepLogic
@@ -197,6 +197,8 @@ class Training:
         weights = [self._weights.see(parameter) for parameter in parameters_of(optimizer)]
         for weight in weights:
             weight.has_optimizer = True
+        if is_sampled:
+            self._weights.see_rates(optimizer)
         self._weights.update_missing()
         steps.begin_step(optimizer)
         self._steps.begin_step(optimizer, steps, frame, is_sampled=is_sampled)
@@ -211,6 +213,8 @@ class Training:
             return known
         if not self._optimizers:
             self._totals = Totals()  # those without an optimizer are other gradients
+            for weight in self._weights.all():
+                weight.forget_samples()
         steps = self._optimizers[id(optimizer)] = OptimizerSteps(
             optimizer, self._steps.ownership.creation_of(optimizer)
         )
@@ -318,6 +322,7 @@ class Training:
                 norm=weight.norm,
                 share=weight.share,
                 samples=weight.samples,
+                rate=weight.rate,
             )
 
     def _checked_weights(self) -> Iterator[tuple[str, Weight, Tensor]]:
@@ -383,6 +388,12 @@ class Weights:
             weight = self._by_id[id(parameter)] = Weight(parameter)
             self.missing.append(weight)
         return weight
+
+    def see_rates(self, optimizer: Any) -> None:
+        """Look at the learning rates of the parameters of an optimizer."""
+        for group in optimizer.param_groups:
+            for weight in map(self.see, group["params"]):
+                weight.rate = max(weight.rate, rate_of(group))
 
     def get(self, key: int) -> Weight | None:
         """The weight of the parameter with an id."""

@@ -23,7 +23,7 @@ class Weight:
 
     __slots__ = (
         *("before", "has_gradient", "has_optimizer", "is_trained", "norm", "path", "peak", "ref", "samples", "share"),
-        "was_frozen",
+        *("rate", "was_frozen"),
     )
 
     def __init__(self, parameter: Tensor) -> None:
@@ -32,6 +32,11 @@ class Weight:
         self.was_frozen = not parameter.requires_grad
         self.has_gradient = self.has_optimizer = self.is_trained = False
         self.path = ""  # as it was when the modules were seen last: later they may be gone
+        self.rate = 0.0
+        self.forget_samples()
+
+    def forget_samples(self) -> None:
+        """Its gradients so far are not those that an optimizer uses."""
         self.peak = self.share = self.norm = 0.0
         self.samples = 0
 
