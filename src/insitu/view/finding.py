@@ -387,10 +387,10 @@ def _(finding: EvaluatedTraining) -> str:
 @evidence.register
 def _(finding: EvaluatedTraining) -> Iterator[EvidenceLine]:
     yield EvidenceLine("in", ", ".join(map(safe, finding.modules)))
-    when = "before the guard began"
+    when = "before the guard began: "
     if finding.site is not None:
-        when = f"{_place(finding.site)}{safe(_source(finding.site))}"
-    yield EvidenceLine("mode", f"{when}: call train() before the training goes on")
+        when = f"{_place(finding.site)}{_quoted(finding.site)}"
+    yield EvidenceLine("mode", f"{when}call train() before the training goes on")
 
 
 @sentence.register
@@ -646,6 +646,14 @@ def _written(site: Site | None) -> str:
 def _source(site: Site) -> str:
     """The expression at a place or, where its columns are not known, the line."""
     return _written(site) or site.text.strip()
+
+
+def _quoted(site: Site) -> str:
+    """The source of a line before a colon; nothing if it is not there."""
+    source = safe(_source(site))
+    if source:
+        return f"{source}: "
+    return ""
 
 
 def _code(line: str) -> str:

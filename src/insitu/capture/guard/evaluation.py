@@ -93,6 +93,7 @@ class Modes:
         self._tails: list[Window] = []
         self._has_switched = False  # whether a mode was changed since the last step
         self._dropouts: dict[tuple[str, int], EvaluatedDropout] = {}
+        self.resting: set[int] = set()  # parameters of normalizations that are in evaluation mode, and not moved
 
     def start(self, undo: ExitStack) -> None:
         """Listen to changes from now on."""
@@ -151,24 +152,57 @@ class Modes:
 
     def see_step(self, roots: Iterable[tuple[str, nn.Module]], moved: Container[int]) -> None:
         """Parameters, known by their ids, are about to be moved: see in which modes their models are."""
+        self.resting = set()
         for path, root in roots:
-            if not is_mostly_moved(root, moved):
-                continue
-            known = self._samples.get(id(root))
-            if known is None or known.model() is not root:
-                known = self._samples[id(root)] = ModeSamples(weakref.ref(root), path)
-            self._add_sample(known, root)
+            if is_mostly_moved(root, moved):
+                self.resting.update(resting_parameters(root, moved))
+                self._see_root(path, root, moved)
 
-    def _add_sample(self, known: ModeSamples, root: nn.Module) -> None:
-        known.samples += 1
-        known.is_last = not root.training
-        if root.training:
+    def _see_root(self, path: str, root: nn.Module, moved: Container[int]) -> None:
+        self._add_sample(self._samples_of(path, root), root, moved)
+        if not root.training:
             return
-        names = names_of(path_in(known.path, path, part) for path, part in noisy_parts(root, is_training=False))
+        for part_path, part in self._evaluated_parts(root, moved):
+            full = ".".join(filter(None, (path, part_path)))
+            self._add_sample(self._samples_of(full, part), part, moved)
+
+    def _evaluated_parts(self, root: nn.Module, moved: Container[int]) -> list[tuple[str, nn.Module]]:
+        """The parts of a model in training mode that were switched to evaluation, are moved, and that nobody switched
+        to training, with what is around them: who does both in turns does it on purpose."""
+        owners = [owner for change in self._changes.values() if (owner := change.module()) is not None]
+        evaluated = {id(owner) for owner in owners if not owner.training and owner is not root}
+        if not evaluated:
+            return []
+        parts = [(path, part) for path, part in root.named_modules() if id(part) in evaluated]
+        trained = self._trained_modules()
+        return [
+            (path, part)
+            for path, part in parts
+            if id(part) not in trained and not is_noisy(part) and is_mostly_moved(part, moved)
+        ]
+
+    def _trained_modules(self) -> set[int]:
+        """The ids of the modules that were switched to training, and of their parts."""
+        owners = (change.module() for change in self._changes.values() if change.is_training)
+        return {id(part) for owner in owners if owner is not None for part in owner.modules()}
+
+    def _samples_of(self, path: str, module: nn.Module) -> ModeSamples:
+        known = self._samples.get(id(module))
+        if known is None or known.model() is not module:
+            known = self._samples[id(module)] = ModeSamples(weakref.ref(module), path)
+        return known
+
+    def _add_sample(self, known: ModeSamples, module: nn.Module, moved: Container[int]) -> None:
+        known.samples += 1
+        known.is_last = not module.training
+        if module.training:
+            return
+        parts = noisy_parts(module, is_training=False)
+        names = names_of(path_in(known.path, path, part) for path, part in parts if not is_resting(part, moved))
         if names:
             known.evaluated += 1
             known.modules = names
-            known.place = self._last_switch(root)
+            known.place = self._last_switch(module)
 
     def end_step(self) -> None:
         """A step has ended: what follows may be an evaluation."""
@@ -270,6 +304,20 @@ def is_mostly_moved(root: nn.Module, moved: Container[int]) -> bool:
     parameters = list(map(id, root.parameters()))
     count = sum(key in moved for key in parameters)
     return 2 * count > len(parameters)
+
+
+def is_resting(module: nn.Module, moved: Container[int]) -> bool:
+    """Whether a normalization is in evaluation mode and its parameters are not moved: it is frozen on purpose."""
+    own = [id(each) for each in module.parameters(recurse=False)]
+    is_frozen = bool(own) and not any(key in moved for key in own)
+    return isinstance(module, BATCH_NORMS) and not module.training and is_frozen
+
+
+def resting_parameters(root: nn.Module, moved: Container[int]) -> Iterator[int]:
+    """The ids of the parameters of normalizations in a module that are frozen on purpose."""
+    for part in root.modules():
+        if is_resting(part, moved):
+            yield from map(id, part.parameters(recurse=False))
 
 
 def noisy_parts(root: nn.Module, *, is_training: bool) -> Iterator[tuple[str, nn.Module]]:

@@ -127,6 +127,11 @@ class StepLogic:
         for check in self._checks_here():
             yield from outermost_modules(check.probe)
 
+    @property
+    def resting(self) -> set[int]:
+        """The ids of parameters that are left out of the training on purpose."""
+        return self._modes.resting
+
     # The end.
 
     def history(self, optimizers: dict[int, OptimizerSteps], paths: dict[int, str]) -> StepHistory:

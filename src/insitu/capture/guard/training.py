@@ -92,7 +92,7 @@ class Training:
         for _, tensor in self._called_tensors(self._checks_here()):
             if isinstance(tensor, nn.Parameter):
                 self._weights.see(tensor)
-        self._weights.name(self._paths(), self._trained())
+        self._weights.name(self._paths(), self._trained() - self._steps.resting)
         for check in self._checks_here():
             self._departures.await_each(module for _, module in outermost_modules(check.probe))
 
@@ -306,6 +306,7 @@ class Training:
 
     def _parameter_histories(self, trained: set[int]) -> Iterator[ParameterHistory]:
         has_stepped = any(steps.steps for steps in self._optimizers.values())
+        wanted = trained - self._steps.resting
         for path, weight, parameter in self._checked_weights():
             is_unlikely_fixed = weight.has_gradient and not has_stepped  # to compare all values takes time
             yield ParameterHistory(
@@ -317,7 +318,7 @@ class Training:
                 has_changed=is_unlikely_fixed or weight.has_changed(parameter),
                 is_matrix=parameter.dim() > 1,
                 is_layer=not parameter.requires_grad and self._is_layer(path),
-                is_trained=weight.is_trained or id(parameter) in trained,
+                is_trained=weight.is_trained or id(parameter) in wanted,
                 peak=weight.peak,
                 norm=weight.norm,
                 share=weight.share,
