@@ -38,7 +38,8 @@ def cuts_behind(reading: Reading, found: Iterable[Value]) -> Iterator[int]:
     waiting, met = list(found), set[int]()
     for value in waiting:  # it grows meanwhile
         at = reading.producer(value)
-        if at is None or id(value) in met or takes_shape_only(reading, at):
+        is_leaf = at is None or isinstance(value, ParameterValue)  # who wrote the first values of a weight cuts nothing
+        if is_leaf or id(value) in met or takes_shape_only(reading, at):
             continue
         met.add(id(value))
         inputs = input_values(reading, at)

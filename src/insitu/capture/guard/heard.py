@@ -81,5 +81,6 @@ class HeardMethod:
 
 mode_change = HeardMethod(nn.Module, "train")
 parameter_assignment = HeardMethod(nn.Module, "register_parameter")
+module_copy = HeardMethod(nn.Module, "__setstate__")  # of a copy, or of what was loaded from a file
 optimizer_creation = HeardMethod(Optimizer, "__init__")
 schedule_creation = HeardMethod(LRScheduler, "__init__")

@@ -6,6 +6,7 @@ import sys
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import combinations
 from operator import attrgetter
 from typing import Any
@@ -15,18 +16,36 @@ from torch import Tensor, nn
 from insitu.capture.guard.heard import (
     MethodListener,
     Trouble,
+    module_copy,
     optimizer_creation,
     parameter_assignment,
     schedule_creation,
 )
 from insitu.capture.guard.optimizers import OptimizerSteps
 from insitu.capture.guard.places import BEFORE, Occurrence, place_of
+from insitu.capture.torch_internals import PARAMETERS
 from insitu.trace.step_health import NONE_LATE, LateParameters, SharedParameters
 
 MOST_REMEMBERED = 1 << 16  # parameters whose assignment is remembered
 
 NUMBER = attrgetter("number")
 CALLER = 3  # frames above what hears: the listener, the replacement of the method, and who called it
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A parameter that a module got, and when; `path` is a name for it where nobody knows its model."""
+
+    parameter: weakref.ref[Tensor]
+    module: weakref.ref[nn.Module]
+    moment: Occurrence
+    path: str
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether the parameter is there and has a gradient."""
+        parameter = self.parameter()
+        return parameter is not None and parameter.is_leaf and parameter.grad is not None
 
 
 class Ownership:
@@ -37,13 +56,14 @@ class Ownership:
         self._count = 0
         self._made: weakref.WeakKeyDictionary[Any, Occurrence] = weakref.WeakKeyDictionary()
         self._schedules: weakref.WeakKeyDictionary[Any, Occurrence] = weakref.WeakKeyDictionary()
-        self._assigned: dict[int, tuple[weakref.ref[Tensor], Occurrence]] = {}
+        self._assigned: dict[int, Assignment] = {}
         self._last: OptimizerSteps | None = None
 
     def start(self, undo: ExitStack) -> None:
         """Listen to what is made from now on."""
         optimizer_creation.listen(MethodListener(self._on_optimizer, self._trouble), undo)
         parameter_assignment.listen(MethodListener(self._on_parameter, self._trouble), undo)
+        module_copy.listen(MethodListener(self._on_copy, self._trouble), undo)
         schedule_creation.listen(MethodListener(self._on_schedule, self._trouble), undo)
 
     def creation_of(self, optimizer: Any) -> Occurrence:
@@ -84,10 +104,16 @@ class Ownership:
             return NONE_LATE
         return LateParameters(tuple(late), min(late.values(), key=NUMBER).site)
 
+    def replacements(self) -> list[Assignment]:
+        """The parameters that were assigned after the last optimizer was made and have a gradient: where the model that
+        the user named is not trained, others may be."""
+        newest = max((moment.number for moment in self._made.values()), default=0)
+        return [each for each in self._assigned.values() if each.moment.number > newest and each.has_gradient]
+
     def _assignment_of(self, parameter: Tensor) -> Occurrence:
-        ref, moment = self._assigned.get(id(parameter), (None, BEFORE))
-        if ref is not None and ref() is parameter:
-            return moment
+        known = self._assigned.get(id(parameter))
+        if known is not None and known.parameter() is parameter:
+            return known.moment
         return BEFORE
 
     def _on_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -98,9 +124,20 @@ class Ownership:
         self._schedules[optimizer] = self._moment(schedule)
 
     def _on_parameter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        parameter = next((each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)), None)
-        if parameter is not None and len(self._assigned) < MOST_REMEMBERED:
-            self._assigned[id(parameter)] = (weakref.ref(parameter), self._moment(module))
+        name, parameter = (*args, *kwargs.values())[:2]
+        self._remember(module, {name: parameter}, self._moment(module))
+
+    def _on_copy(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        state = next(iter((*args, *kwargs.values())), {})
+        self._remember(module, state.get(PARAMETERS, {}), self._moment(module))
+
+    def _remember(self, module: nn.Module, parameters: dict[str, Tensor | None], moment: Occurrence) -> None:
+        title = f"{type(module).__name__}#{moment.number}"
+        for name, parameter in parameters.items():
+            if parameter is not None and len(self._assigned) < MOST_REMEMBERED:
+                self._assigned[id(parameter)] = Assignment(
+                    weakref.ref(parameter), weakref.ref(module), moment, f"{title}.{name}"
+                )
 
     def _moment(self, owner: Any) -> Occurrence:
         self._count += 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import pickle
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -10,6 +13,7 @@ from insitu.capture.sites import Sites, is_hidden
 from insitu.trace.event import Site
 
 MOST_FRAMES = 8
+COPIERS = frozenset((copy.__file__, pickle.__file__, functools.__file__))  # they work for the line that calls them
 
 # Code objects and instructions in turn, the innermost first: they keep no frame alive.
 Place = tuple[Any, ...]
@@ -35,7 +39,8 @@ def place_of(frame: FrameType | None, *, beyond: Any = None) -> Place:
     """The place of the innermost frames of the user; methods of the object `beyond` itself are passed over."""
     pairs: list[Any] = []
     while frame is not None and len(pairs) < 2 * MOST_FRAMES:
-        is_shown = not is_hidden(frame.f_code.co_filename)
+        file = frame.f_code.co_filename
+        is_shown = not is_hidden(file) and file not in COPIERS
         if is_shown and (pairs or beyond is None or not is_method_of(frame, beyond)):
             pairs += (frame.f_code, frame.f_lasti)
         frame = frame.f_back

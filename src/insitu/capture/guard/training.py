@@ -23,6 +23,7 @@ from insitu.capture.guard.facts import facts_of, input_values, outermost_modules
 from insitu.capture.guard.loss_inputs import loss_inputs
 from insitu.capture.guard.numbers import TrainingNumbers
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of, rate_of
+from insitu.capture.guard.ownership import Assignment
 from insitu.capture.guard.places import place_of, site_at
 from insitu.capture.guard.sampling import is_due
 from insitu.capture.guard.steps import StepLogic
@@ -49,6 +50,7 @@ class Training:
     def __init__(self, model: nn.Module | None, checks: GuardChecks, trouble: Callable[[str, Exception], None]) -> None:
         self._checks, self._trouble = checks, trouble
         self._has_model = model is not None
+        self._is_other_model = False  # whether the model that the user named is not the one that is trained
         self._model = nn.Module() if model is None else model  # without a model: one that has no parameters
         self._weights = Weights()
         self._optimizers: dict[int, OptimizerSteps] = {}
@@ -89,18 +91,37 @@ class Training:
         """Without a model: see the parameters of all modules that were called, which an optimizer may lack."""
         if self._has_model:
             return
-        for _, tensor in self._called_tensors(self._checks_here()):
+        replacements = self._replacements()
+        called = (tensor for _, tensor in self._called_tensors(self._checks_here()))
+        for tensor in (*called, *(each.parameter() for each in replacements)):
             if isinstance(tensor, nn.Parameter):
                 self._weights.see(tensor)
         self._weights.name(self._paths(), self._trained() - self._steps.resting)
         for check in self._checks_here():
             self._departures.await_each(module for _, module in outermost_modules(check.probe))
+        self._departures.await_each(module for each in replacements if (module := each.module()) is not None)
+
+    def _look_for_other_model(self, optimizer: Any) -> None:
+        """If all parameters of an optimizer had gradients and have none now, another model may be trained, as a copy of
+        the one that the user named: then all modules that are called matter."""
+        parameters = parameters_of(optimizer)
+        if not self._has_model or any(each.grad is not None for each in parameters):
+            return
+        weights = map(self._weights.get, map(id, parameters))
+        self._is_other_model = any(weight is not None and weight.has_gradient for weight in weights)
+        self._has_model = not self._is_other_model
 
     @staticmethod
     def _called_tensors(checks: list[ProbeChecks]) -> Iterator[tuple[str, Tensor]]:
         """The parameters and buffers of all modules that were called, with their paths."""
         for check in checks:
             yield from own_tensors(check.probe)
+
+    def _replacements(self) -> list[Assignment]:
+        """The parameters of models that the guard does not follow, where the one that the user named is not trained."""
+        if not self._is_other_model:
+            return []
+        return self._steps.ownership.replacements()
 
     def _checks_here(self) -> list[ProbeChecks]:
         """The checks of this guard in this thread."""
@@ -111,7 +132,7 @@ class Training:
         """The paths of the parameters, by id."""
         if self._has_model:
             return paths_by_id(innermost_module(self._model).named_parameters())
-        found: dict[int, str] = {}
+        found = {id(each.parameter()): each.path for each in self._replacements()}
         for steps in self._optimizers.values():
             found |= steps.places()
         return found | paths_by_id(self._called_tensors(self._checks.checks))
@@ -193,6 +214,7 @@ class Training:
         steps = self._see_optimizer(optimizer)
         is_sampled = is_due(steps.steps)
         if is_sampled:
+            self._look_for_other_model(optimizer)
             self._see_called_modules()
         weights = [self._weights.see(parameter) for parameter in parameters_of(optimizer)]
         for weight in weights:
@@ -297,7 +319,9 @@ class Training:
         """Keep what is known about the parameters: a model is about to go, or the guard ends."""
         late = self._steps.ownership.late(self._optimizers.values(), self._gap())
         self._late = max(late, self._late, key=lambda each: len(each.paths))
-        self._departed |= {each.path: each for each in self._parameter_histories(self._trained())}
+        for each in self._parameter_histories(self._trained()):
+            if each.is_trained or each.path not in self._departed:  # parts of a model may be gone already
+                self._departed[each.path] = each
 
     def _gap(self) -> dict[str, Tensor]:
         """The parameters, by path, that got a gradient and that no optimizer has."""
