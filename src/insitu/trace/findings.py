@@ -19,6 +19,7 @@ Finding
 ├── FrozenParameters
 ├── OptimizerGap
 ├── StuckParameters
+├── SpentSchedule          a learning rate that is next to nothing long before the end
 ├── StaleGradients
 ├── LossMistake            a loss gets something else than it takes
 ├── DeadActivation         a ReLU that returns only zeros
@@ -355,6 +356,21 @@ class StuckParameters(Finding):
     rate: float
     optimizers: tuple[OptimizerPlace, ...] = ()
     kind: FindingKind = "unchanged"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class SpentSchedule(Finding):
+    """The learning rate was next to nothing after `useful_steps` of all steps; `site` is where its schedule was made.
+
+    `length` is the line that bound a name to that number of steps, if there is one.
+    """
+
+    optimizer: OptimizerPlace
+    steps: int
+    useful_steps: int
+    rate: float
+    length: Site | None = None
+    kind: FindingKind = "optimizer"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)

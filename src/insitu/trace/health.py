@@ -18,6 +18,7 @@ from insitu.trace.findings import (
     MissingGradients,
     OptimizerGap,
     OptimizerPlace,
+    SpentSchedule,
     StaleGradients,
     StuckParameters,
     UnusualUpdates,
@@ -25,6 +26,7 @@ from insitu.trace.findings import (
 )
 from insitu.trace.health_numbers import NO_NUMBERS, NumberHistory, number_findings
 from insitu.trace.loss_input import LossInput
+from insitu.trace.schedule_source import NamedNumber, length_site
 from insitu.trace.step_health import NO_STEPS, NONE_LATE, LateParameters, StepHistory, step_findings
 
 VANISHED = 1e-6  # of the largest gradient, element by element
@@ -36,6 +38,9 @@ SMALL_ENOUGH = 1e2  # a norm of all gradients that is nothing to worry about
 LEAST_FIRST = 0.5  # norms at first that are smaller say little: the loss may have been zero by then
 LARGE_SHARE = 0.1  # of the largest gradient: these are named where all gradients together explode
 ALMOST_ALWAYS = 0.9  # of all steps of an optimizer
+SPENT = 1e-6  # of the largest learning rate: nothing is learned any more
+SPENT_SHARE = 0.1  # of all steps: a schedule may reach 0 at the end
+FEWEST_SPENT = 3
 MANY_STUCK = 0.5  # of all matrices: else a few weights have gradients that are too small to change them
 
 PATH, PEAK, SHARE = attrgetter("path"), attrgetter("peak"), attrgetter("share")
@@ -73,7 +78,9 @@ class ParameterHistory:
 class OptimizerHistory:
     """An optimizer in a training: `stale_steps` used gradients of earlier steps too, to which `place` added.
 
-    `site` is where it was made, and `schedule` where that of its learning rate was, if that was after the guard began.
+    `site` is where it was made, and `schedule` where that of its learning rate was, if that was after the guard began;
+    `numbers` had names there. From the step `spent_since` on, the learning rate was next to nothing, and `last_rate` at
+    the end.
     """
 
     name: str
@@ -83,6 +90,16 @@ class OptimizerHistory:
     place: Call | None = None
     site: Site | None = None
     schedule: Site | None = None
+    spent_since: int | None = None
+    last_rate: float = 0.0
+    numbers: tuple[NamedNumber, ...] = ()
+
+    @property
+    def spent_steps(self) -> int:
+        """The steps at the end whose learning rate was next to nothing, after steps in which it was not."""
+        if not self.spent_since or not self.rate:
+            return 0
+        return self.steps - self.spent_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +301,21 @@ def stuck_parameters(training: TrainingHistory) -> Iterator[Finding]:
         )
 
 
+def spent_schedules(training: TrainingHistory) -> Iterator[Finding]:
+    """Optimizers whose learning rate is next to nothing long before the end."""
+    for each in training.optimizers:
+        if each.spent_steps >= FEWEST_SPENT and each.spent_steps > SPENT_SHARE * each.steps:
+            steps = each.steps - each.spent_steps
+            yield SpentSchedule(
+                site=each.schedule or each.site,
+                optimizer=OptimizerPlace(each.name, each.site, each.rate, each.schedule),
+                steps=each.steps,
+                useful_steps=steps,
+                rate=each.last_rate,
+                length=length_site(each.numbers, steps),
+            )
+
+
 def stalled(training: TrainingHistory) -> list[ParameterHistory]:
     """The parameters that got gradients and did not change."""
     return [each for each in training.unchanged if each.has_gradient and each.requires_grad]
@@ -334,6 +366,7 @@ CHECKS: tuple[Callable[[TrainingHistory], Iterator[Finding]], ...] = (
     frozen_parameters,
     optimizer_gap,
     stuck_parameters,
+    spent_schedules,
     stale_gradients,
     loss_mistakes,
 )

@@ -88,12 +88,24 @@ class UnscaledPixels(Finding):
     kind: FindingKind = "data"
 
 
+@dataclass(frozen=True, slots=True)
+class ShapeOrigin:
+    """A call and the shape of what it made."""
+
+    call: Call
+    shape: tuple[int | str, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class BroadcastLoss(Finding):
-    """`call` combined the prediction and the target into each pair of their elements."""
+    """`call` combined the prediction and the target into each pair of their elements.
+
+    `origins` are the calls that made them, as far as they are known.
+    """
 
     shapes: tuple[tuple[int | str, ...], ...]
     result: tuple[int | str, ...]
+    origins: tuple[ShapeOrigin, ...] = ()
     kind: FindingKind = "loss"
 
 

@@ -16,6 +16,7 @@ from insitu.trace.step_findings import (
     ClippedWhileScaled,
     EvaluatedTraining,
     InvertedMask,
+    ShapeOrigin,
     TrainingModeEvaluation,
     TwoOptimizers,
     UndividedAccumulation,
@@ -127,11 +128,15 @@ class ByteInput:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastPair:
-    """A call near a loss that combined a column with a row into a matrix."""
+    """A call near a loss that combined a column with a row into a matrix.
+
+    `origins` are the calls that made them, as far as they are known.
+    """
 
     call: Call
     shapes: tuple[tuple[int | str, ...], ...]
     result: tuple[int | str, ...]
+    origins: tuple[ShapeOrigin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +278,9 @@ def unscaled_pixels(history: StepHistory) -> Iterator[Finding]:
 def broadcast_losses(history: StepHistory) -> Iterator[Finding]:
     """Losses over each pair of a prediction and a target."""
     for pair in history.broadcasts:
-        yield BroadcastLoss(call=pair.call, site=pair.call.site, shapes=pair.shapes, result=pair.result)
+        yield BroadcastLoss(
+            call=pair.call, site=pair.call.site, shapes=pair.shapes, result=pair.result, origins=pair.origins
+        )
 
 
 def inverted_masks(history: StepHistory) -> Iterator[Finding]:

@@ -31,6 +31,7 @@ from insitu.trace.findings import (
     OptimizerGap,
     OptimizerPlace,
     SaturatedActivation,
+    SpentSchedule,
     StaleGradients,
     StuckParameters,
     TensorOperand,
@@ -57,6 +58,7 @@ from insitu.view.value import safe, short, tensor
 
 MOST_PATHS = 8
 MOST_OPTIMIZERS = 3
+MOST_CALLERS = 2
 MOST_TEXT = 100
 MOST_EXPRESSION = 50
 SOON = 3  # the first backward pass whose activations are looked at
@@ -93,6 +95,7 @@ def _(finding: MissingGradients) -> Iterator[str]:
 @lines.register(LossMistake)
 @lines.register(OptimizerGap)
 @lines.register(StuckParameters)
+@lines.register(SpentSchedule)
 @lines.register(EvaluatedTraining)
 @lines.register(ActiveDropout)
 @lines.register(TrainingModeEvaluation)
@@ -329,6 +332,30 @@ def _(finding: StuckParameters) -> str:
     return _unchanged(finding.paths, finding.steps, reason)
 
 
+@sentence.register
+def _(finding: SpentSchedule) -> str:
+    steps = f"after {finding.useful_steps:,} of {finding.steps:,} steps of {safe(finding.optimizer.name)}"
+    return f"the learning rate falls to {finding.rate:g} {steps}: nothing is learned from then on"
+
+
+@evidence.register
+def _(finding: SpentSchedule) -> Iterator[EvidenceLine]:
+    if finding.length is not None:
+        yield EvidenceLine("from", f"{_place(finding.length)}{safe(_code(finding.length.text))}")
+    if finding.optimizer.schedule is not None:
+        yield EvidenceLine("rate", f"{_place(finding.site)}{safe(_source(finding.optimizer.schedule))}")
+    if finding.length is None:
+        yield from _callers(finding.site)
+    yield EvidenceLine("why", f"the schedule must last {finding.steps:,} steps: it counts each call of its step()")
+
+
+def _callers(site: Site | None) -> Iterator[EvidenceLine]:
+    """The lines of the user that led to a place, the nearest first."""
+    callers = site.chain()[-2::-1] if site is not None else []
+    for caller in callers[:MOST_CALLERS]:
+        yield EvidenceLine("by", f"{_place(caller)}{safe(_source(caller))}")
+
+
 def _unchanged(paths: Sequence[str], steps: int, reason: str) -> str:
     return f"{_parameters(paths)} did not change in {steps:,} optimizer steps ({reason}): {_list(paths)}"
 
@@ -367,9 +394,20 @@ def _(finding: LossMistake) -> Iterator[EvidenceLine]:
 # The logic of steps.
 
 
-@evidence.register(OptimizerGap)
-@evidence.register(StuckParameters)
-def _(finding: OptimizerGap | StuckParameters) -> Iterator[EvidenceLine]:
+@evidence.register
+def _(finding: OptimizerGap) -> Iterator[EvidenceLine]:
+    if finding.is_late:
+        yield from _callers(finding.site)
+    yield from _optimizers(finding)
+
+
+@evidence.register
+def _(finding: StuckParameters) -> Iterator[EvidenceLine]:
+    yield from _optimizers(finding)
+
+
+def _optimizers(finding: OptimizerGap | StuckParameters) -> Iterator[EvidenceLine]:
+    """Where the optimizers, and schedules that make the learning rate 0, were made."""
     for place in finding.optimizers[:MOST_OPTIMIZERS]:
         if place.site is not None:
             yield EvidenceLine("made", f"{_place(place.site)}{_optimizer(place)}")
@@ -470,6 +508,8 @@ def _(finding: BroadcastLoss) -> str:
 
 @evidence.register
 def _(finding: BroadcastLoss) -> Iterator[EvidenceLine]:
+    for origin in finding.origins:
+        yield EvidenceLine("from", f"{_place(origin.call.site)}{called(origin.call)} made {list(origin.shape)}")
     yield EvidenceLine("why", "give both the same shape: squeeze(-1) the prediction, or unsqueeze(-1) the target")
 
 

@@ -17,6 +17,7 @@ from insitu.capture.tensor_memory import has_values
 from insitu.capture.tensors import Value
 from insitu.trace.event import TensorFacts
 from insitu.trace.step_health import BroadcastPair, ByteInput
+from insitu.trace.step_findings import ShapeOrigin
 
 LAYERS = frozenset({"linear", "conv1d", "conv2d", "conv3d"})
 NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm"})
@@ -26,6 +27,7 @@ MOST_ELEMENTS = 1 << 16  # of the data that are looked at
 BYTE = 255
 LARGE_BYTE = 128  # masks and small numbers are below
 MANY_BYTES = 32  # different numbers, where the data was never known to be bytes
+Shape = tuple[int | str, ...]
 ENTRIES = frozenset({"factory", "conversion", "copy"})  # how data enters torch, or changes its dtype
 
 
@@ -115,10 +117,40 @@ def broadcast_pairs(reading: Reading, losses: Iterable[Value]) -> Iterator[Broad
             continue
         shapes = tuple(shape_of(reading, value) for value in pair)
         if is_column_and_row(*shapes):
-            yield BroadcastPair(reading.call(at), shapes, (shapes[0][0], shapes[0][0]))
+            origins = tuple(origin for value in pair for origin in shape_origins(reading, value))
+            yield BroadcastPair(reading.call(at), shapes, (shapes[0][0], shapes[0][0]), origins)
 
 
-def shape_of(reading: Reading, value: Value) -> tuple[int | str, ...]:
+def shape_origins(reading: Reading, value: Value) -> Iterator[ShapeOrigin]:
+    """The call that gave a tensor its shape, and the call that made the data that it took a part of, if there is one:
+    between them, calls only copy, convert, compute element by element, or select."""
+    wanted = shape_of(reading, value)
+    for can_select in (False, True):
+        found = last_before(reading, value, wanted, can_select=can_select)
+        at = reading.producer(found)
+        if at is None or operation_at(reading, at).is_attribute:  # as where another process has sent it
+            return
+        yield ShapeOrigin(reading.call(at), shape_of(reading, found))
+        if not operation_at(reading, at).is_move:
+            return
+
+
+def last_before(reading: Reading, value: Value, shape: Shape, *, can_select: bool) -> Value:
+    """The first tensor that a tensor was copied or computed from, with the same shape or as a part of it."""
+    for _ in range(MOST_MOVES):
+        at = reading.producer(value)
+        if at is None:
+            return value
+        may_differ = can_select and operation_at(reading, at).is_move
+        inputs = [each for each in input_values(reading, at) if may_differ or shape_of(reading, each) == shape]
+        earlier = next((each for each in inputs if reading.producer(each) is not None), None)
+        if earlier is None:
+            return value
+        value = earlier
+    return value
+
+
+def shape_of(reading: Reading, value: Value) -> Shape:
     """The shape of a value."""
     facts = reading.plain(value)
     if isinstance(facts, TensorFacts):

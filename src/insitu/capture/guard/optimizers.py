@@ -11,10 +11,11 @@ from typing import Any
 from torch import Tensor
 
 from insitu.capture.finite import is_finite, total
-from insitu.capture.guard.places import BEFORE, Occurrence
+from insitu.capture.guard.places import Occurrence
+from insitu.capture.guard.schedules import UNSCHEDULED
 from insitu.capture.torch_internals import version_counter
 from insitu.trace.event import Call
-from insitu.trace.health import OptimizerHistory
+from insitu.trace.health import SPENT, OptimizerHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,12 @@ class OptimizerSteps:
         self.moved: set[int] = set()
         self.idle: list[tuple[int, ...]] = []
         self.returns = 0
-        self.schedule = BEFORE
+        self.schedule = UNSCHEDULED
         self.name = type(optimizer).__name__
         self.bad = {id(parameter) for parameter in parameters_of(optimizer) if not is_finite(parameter)}
         self.steps = 0
-        self.rate = 0.0
+        self.rate = self._last_rate = 0.0
+        self._spent_since: int | None = None  # the first of the last steps whose learning rate is next to nothing
         self._stale_steps = 0
         self._left: LeftGradient | None = None
         self._is_added = False
@@ -102,7 +104,13 @@ class OptimizerSteps:
         """The next step begins."""
         is_left = self._left is not None and self._left.current_version() is not None
         self._stale_steps += self._is_added and is_left
-        self.rate = max(self.rate, *(float(group.get("lr", 1.0)) for group in optimizer.param_groups))
+        rate = self._last_rate = max(map(rate_of, optimizer.param_groups))
+        if rate > self.rate:
+            self.rate = rate
+        if rate > SPENT * self.rate:
+            self._spent_since = None
+        elif self._spent_since is None:
+            self._spent_since = self.steps
 
     def see_moved(self, optimizer: Any) -> None:
         """Look which parameters have a gradient."""
@@ -112,8 +120,18 @@ class OptimizerSteps:
 
     def history(self) -> OptimizerHistory:
         """The steps as plain data."""
-        sites = (self.made.site, self.schedule.site)
-        return OptimizerHistory(self.name, self.steps, self.rate, self._stale_steps, self._place, *sites)
+        return OptimizerHistory(
+            self.name,
+            self.steps,
+            self.rate,
+            self._stale_steps,
+            self._place,
+            site=self.made.site,
+            schedule=self.schedule.moment.site,
+            spent_since=self._spent_since,
+            last_rate=self._last_rate,
+            numbers=self.schedule.numbers,
+        )
 
 
 def rate_of(group: Any) -> float:

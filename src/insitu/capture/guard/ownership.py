@@ -23,6 +23,7 @@ from insitu.capture.guard.heard import (
 )
 from insitu.capture.guard.optimizers import OptimizerSteps
 from insitu.capture.guard.places import BEFORE, Occurrence, place_of
+from insitu.capture.guard.schedules import UNSCHEDULED, Schedule, named_numbers
 from insitu.capture.torch_internals import PARAMETERS
 from insitu.trace.step_health import NONE_LATE, LateParameters, SharedParameters
 
@@ -55,7 +56,7 @@ class Ownership:
         self._trouble = trouble
         self._count = 0
         self._made: weakref.WeakKeyDictionary[Any, Occurrence] = weakref.WeakKeyDictionary()
-        self._schedules: weakref.WeakKeyDictionary[Any, Occurrence] = weakref.WeakKeyDictionary()
+        self._schedules: weakref.WeakKeyDictionary[Any, Schedule] = weakref.WeakKeyDictionary()
         self._assigned: dict[int, Assignment] = {}
         self._last: OptimizerSteps | None = None
 
@@ -77,7 +78,7 @@ class Ownership:
         self._last = steps
         if is_sampled:
             steps.see_moved(optimizer)
-            steps.schedule = self._schedules.get(optimizer, BEFORE)
+            steps.schedule = self._schedules.get(optimizer, UNSCHEDULED)
 
     @staticmethod
     def shared(optimizers: Iterable[OptimizerSteps], paths: dict[int, str]) -> Iterator[SharedParameters]:
@@ -120,8 +121,9 @@ class Ownership:
         self._made[optimizer] = self._moment(optimizer)
 
     def _on_schedule(self, schedule: Any, args: Any, kwargs: Any) -> None:
-        optimizer = next(iter((*args, *kwargs.values())))
-        self._schedules[optimizer] = self._moment(schedule)
+        optimizer, *rest = (*args, *kwargs.values())
+        numbers = named_numbers((*rest, *vars(schedule).values()), sys._getframe(CALLER))
+        self._schedules[optimizer] = Schedule(self._moment(schedule), numbers)
 
     def _on_parameter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         name, parameter = (*args, *kwargs.values())[:2]
