@@ -120,7 +120,7 @@ class ArraySearch:
 
     def _read(self, reach: ReachedExpression) -> None:
         node, scope = reach.node, reach.scope
-        if isinstance(node, ast.Call) and last_name(node.func) in REPAIRS:
+        if is_repair(node) and self._is_suspect is is_risky:
             return
         if self._is_suspect(reach):
             site = site_of(scope.code, node)
@@ -149,6 +149,8 @@ class ArraySearch:
         for function in scope.called_by(name):
             self._read_results(function)
         if not scope.is_data(name):
+            if "." in name:  # a method: its object may be data
+                self._read_name(name.rpartition(".")[0], reach)
             return
         tree = tree_of(scope.code.co_filename)
         if tree is not None:
@@ -212,6 +214,11 @@ def is_risky(reach: ReachedExpression) -> bool:
         divisor = node.right if isinstance(node, ast.BinOp) else node.value
         return isinstance(node.op, ast.Div) and not isinstance(divisor, ast.Constant)
     return isinstance(node, ast.Call) and last_name(node.func) in POLES
+
+
+def is_repair(node: ast.AST) -> bool:
+    """Whether an expression is finite for any numbers."""
+    return isinstance(node, ast.Call) and last_name(node.func) in REPAIRS
 
 
 def is_number(wanted: float) -> Suspicion:

@@ -25,6 +25,7 @@ Finding
 ├── DeadActivation         a ReLU that returns only zeros
 ├── SaturatedActivation    a sigmoid, tanh or softmax whose outputs are at the ends
 ├── UnusualUpdates         weights that steps change far too much, or hardly at all
+├── OutlierData            an absurd number in data, and a loss far above others with it
 ├── LossSpike              a loss far above those before it
 └── …                      the logic of steps: see step_findings.py
 """
@@ -428,6 +429,26 @@ class UnusualUpdates(Finding):
     rate: float
     is_large: bool = False
     kind: FindingKind = "ratio"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class OutlierData(Finding):
+    """Data holds a `number` that is far from the `median` of the others, and the loss with it is far above the `usual`.
+
+    `call` is where the data came into torch, `use` the call that used it. `sources` are the lines that can have put the
+    number there: `site` is the first of them.
+    """
+
+    use: Call
+    number: float
+    median: float
+    index: tuple[int, ...]
+    facts: TensorFacts
+    sources: tuple[Site, ...]
+    backward_pass: int
+    loss: float
+    usual: float
+    kind: FindingKind = "data"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)

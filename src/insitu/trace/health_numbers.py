@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from insitu.trace.event import Call
-from insitu.trace.findings import DeadActivation, Finding, LossSpike, SaturatedActivation, UnusualUpdates
+from insitu.trace.event import Call, Site, TensorFacts
+from insitu.trace.findings import DeadActivation, Finding, LossSpike, OutlierData, SaturatedActivation, UnusualUpdates
 
 ActivationKind = Literal["relu", "sigmoid", "tanh", "softmax"]
 
@@ -27,6 +27,7 @@ WARM_UP = 1.5  # a learning rate that grows by more than this is being warmed up
 SPIKE_WINDOW = 16  # losses that a loss is compared with, at least
 SPIKE_DEVIATIONS = 12.0
 SPIKE_FACTOR = 4.0  # times the largest loss of the window
+OUTLIER_FACTOR = 20.0  # times the largest loss before, or the median of the later ones
 SPIKE_LEVEL = 0.1  # of the first losses: below, a training that has converged is only noisy
 RECOVERED = 0.5  # of the spike: losses after it that are smaller show that it was one
 NORMAL = 1.4826  # the deviation of normal numbers, as a multiple of their median absolute deviation
@@ -123,12 +124,40 @@ class SpikeRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtremeNumber:
+    """A number in data that is far from all others: its index, the `median` of the others, and the call that used it.
+
+    `entry` is the call that brought the data into torch, and `sources` are the lines that can have put the number
+    there.
+    """
+
+    number: float
+    median: float
+    index: tuple[int, ...]
+    facts: TensorFacts
+    use: Call
+    entry: Call | None = None
+    sources: tuple[Site, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OutlierRecord:
+    """An absurd number in the data of a backward pass, and the usual size of other losses."""
+
+    extreme: ExtremeNumber
+    backward_pass: int
+    loss: float
+    usual: float
+
+
+@dataclass(frozen=True, slots=True)
 class NumberHistory:
     """The numbers of a training."""
 
     activations: tuple[ActivationHistory, ...] = ()
     updates: tuple[UpdateHistory, ...] = ()
     spikes: tuple[SpikeRecord, ...] = ()
+    outliers: tuple[OutlierRecord, ...] = ()
 
 
 NO_NUMBERS = NumberHistory()
@@ -206,10 +235,35 @@ def small_updates(numbers: NumberHistory) -> Iterator[Finding]:
         yield UnusualUpdates(path=paths[0], paths=paths, ratio=ratio, rate=small[0].rates[-1])
 
 
+def outlier_data(numbers: NumberHistory) -> Iterator[Finding]:
+    """The first absurd number in data that makes a loss far larger than others."""
+    for each in numbers.outliers:
+        if abs(each.loss) > OUTLIER_FACTOR * each.usual > 0:
+            extreme = each.extreme
+            entry = extreme.entry.site if extreme.entry is not None else extreme.use.site
+            yield OutlierData(
+                call=extreme.entry or extreme.use,
+                site=next(iter(extreme.sources), entry),
+                use=extreme.use,
+                number=extreme.number,
+                median=extreme.median,
+                index=extreme.index,
+                facts=extreme.facts,
+                sources=extreme.sources,
+                backward_pass=each.backward_pass,
+                loss=each.loss,
+                usual=each.usual,
+            )
+            return
+
+
 def loss_spikes(numbers: NumberHistory) -> Iterator[Finding]:
     """Losses far above those before them, each place once: the largest."""
     largest: dict[int, SpikeRecord] = {}
+    explained = {each.backward_pass for each in numbers.outliers}
     for spike in numbers.spikes:
+        if spike.backward_pass in explained:
+            continue
         known = largest.setdefault(id(spike.call), spike)
         if spike.loss > known.loss:
             largest[id(spike.call)] = spike
@@ -232,5 +286,6 @@ CHECKS: tuple[Callable[[NumberHistory], Iterator[Finding]], ...] = (
     saturated_activations,
     large_updates,
     small_updates,
+    outlier_data,
     loss_spikes,
 )

@@ -30,6 +30,7 @@ from insitu.trace.findings import (
     NonFiniteUpdate,
     OptimizerGap,
     OptimizerPlace,
+    OutlierData,
     SaturatedActivation,
     SpentSchedule,
     StaleGradients,
@@ -91,6 +92,7 @@ def _(finding: MissingGradients) -> Iterator[str]:
     yield from map(str, evidence(finding))
 
 
+@lines.register(OutlierData)
 @lines.register(LossSpike)
 @lines.register(LossMistake)
 @lines.register(OptimizerGap)
@@ -561,6 +563,26 @@ def _(finding: UnusualUpdates) -> str:
     if finding.is_large:
         size = f"changes {_parameters(finding.paths)} by up to {finding.ratio:.2g} times their norm"
     return f"one optimizer step {size} at lr={finding.rate:g}: {_list(finding.paths)}"
+
+
+@sentence.register
+def _(finding: OutlierData) -> str:
+    written = short(safe(_code(finding.site.text)), MOST_EXPRESSION) if finding.site is not None else ""
+    number = f"{finding.number:g} in the data of {called(finding.use)}"
+    size = f"the median size there is {finding.median:.3g}"
+    if finding.sources and written:
+        return f"{written} most likely put the {number}; {size}"
+    return f"there is {number}; {size}"
+
+
+@evidence.register
+def _(finding: OutlierData) -> Iterator[EvidenceLine]:
+    place = f"{tensor(finding.facts)}  {finding.number:g} at {list(finding.index)}"
+    yield EvidenceLine("data", f"{_place(_call_site(finding))}{place}", finding.facts)
+    for source in finding.sources[1:]:
+        yield EvidenceLine("or", f"{_place(source)}{short(safe(_written(source)), MOST_TEXT)}")
+    usual = f"of backward pass {finding.backward_pass:,} (the first is 0) is {finding.loss:.3g}"
+    yield EvidenceLine("loss", f"{_place(finding.use.site)}the loss {usual}; that of others is {finding.usual:.3g}")
 
 
 @sentence.register

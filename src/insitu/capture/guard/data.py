@@ -128,7 +128,8 @@ def shape_origins(reading: Reading, value: Value) -> Iterator[ShapeOrigin]:
     for can_select in (False, True):
         found = last_before(reading, value, wanted, can_select=can_select)
         at = reading.producer(found)
-        if at is None or operation_at(reading, at).is_attribute:  # as where another process has sent it
+        is_sent = at is not None and operation_at(reading, at).base == "requires_grad"  # by another process
+        if at is None or is_sent:
             return
         yield ShapeOrigin(reading.call(at), shape_of(reading, found))
         if not operation_at(reading, at).is_move:

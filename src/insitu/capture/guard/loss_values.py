@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import torch.nn.functional as F
@@ -14,10 +15,19 @@ from torch import Tensor
 from insitu.capture.explain.reading import Reading
 from insitu.capture.finite import total
 from insitu.capture.guard.facts import saved_value
+from insitu.capture.guard.outliers import extreme_number
 from insitu.capture.isolation import run_isolated
 from insitu.capture.tensor_memory import has_values
 from insitu.capture.torch_internals import SAVED
-from insitu.trace.health_numbers import SPIKE_FACTOR, RowShares, SpikeRecord, has_recovered, is_spike
+from insitu.trace.health_numbers import (
+    OUTLIER_FACTOR,
+    SPIKE_FACTOR,
+    OutlierRecord,
+    RowShares,
+    SpikeRecord,
+    has_recovered,
+    is_spike,
+)
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import ProbeChecks
@@ -25,6 +35,7 @@ if TYPE_CHECKING:
 MOST_LOSSES = 64  # that are kept of one place
 MOST_PLACES = 64
 MOST_SPIKES = 16
+MOST_OUTLIERS = 4
 PATIENCE = 3  # losses after a spike that show whether it was one
 FIRST = 8  # losses that show the usual size at first
 MOST_NODES = 8  # between a loss and the node that has the rows
@@ -68,6 +79,7 @@ class Losses:
     def __init__(self) -> None:
         self._series: dict[Key, LossSeries] = {}
         self._spikes: list[SpikeRecord] = []
+        self._outliers: list[tuple[LossSeries, OutlierRecord]] = []
 
     def add(self, check: ProbeChecks, at: int, args: Any, backward_pass: int) -> None:
         """A backward pass begins, from the losses among the arguments of the call at an offset."""
@@ -79,6 +91,8 @@ class Losses:
             return
         key = instruction_at(check.probe.tape.frames(at))
         series = self._series.get(key) or self._new_series(key)
+        if not series.last or number > OUTLIER_FACTOR * series.largest:
+            self._look_for_outlier(check, at, loss, number, series, backward_pass)
         if series.candidate is not None:
             self._confirm(series, number)
         elif number > SPIKE_FACTOR * series.largest:
@@ -87,6 +101,23 @@ class Losses:
                 series.candidate = self._spike(check, at, loss, number, series, backward_pass)
                 return
         series.add(number)
+
+    def _look_for_outlier(
+        self, check: ProbeChecks, at: int, loss: Tensor, number: float, series: LossSeries, backward_pass: int
+    ) -> None:
+        """A loss is the first one, or far above all others: look for an absurd number in its data."""
+        if len(self._outliers) >= MOST_OUTLIERS:
+            return
+        found = extreme_number(check, loss)
+        if found is not None:
+            self._outliers.append((series, OutlierRecord(found, backward_pass, number, series.largest)))
+
+    def outliers(self) -> tuple[OutlierRecord, ...]:
+        """The absurd numbers, with the usual size of the losses: of the first loss, that of the later ones."""
+        return tuple(
+            record if record.usual else replace(record, usual=median(map(abs, series.last)))
+            for series, record in self._outliers
+        )
 
     def _new_series(self, key: Key) -> LossSeries:
         """The series of a backward call that was not met before."""

@@ -58,4 +58,5 @@ class TrainingNumbers:
             activations=self._activations.histories(),
             updates=tuple(self._updates.histories()),
             spikes=self._losses.spikes(),
+            outliers=self._losses.outliers(),
         )
