@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import singledispatch
 
 from insitu.trace.advice import Advice, Fix, likely, possible
+from insitu.trace.array_source import first_parameter
 from insitu.trace.event import Site
 from insitu.trace.explain.bindings import nodes_of, scope_of
 from insitu.trace.explain.case import before_dot
@@ -30,6 +31,16 @@ from insitu.trace.findings import (
     StaleGradients,
 )
 from insitu.trace.operation import operation
+from insitu.trace.step_findings import (
+    ActiveDropout,
+    BroadcastLoss,
+    ClippedWhileScaled,
+    EvaluatedTraining,
+    InvertedMask,
+    TrainingModeEvaluation,
+    UndividedAccumulation,
+    UnscaledPixels,
+)
 
 PROBABILITIES = ("softmax", "log_softmax", "sigmoid")
 # The smallest number that a fix adds, or clamps to; in f16, smaller ones are 0.
@@ -92,6 +103,83 @@ def _(finding: LossMistake) -> Advice:
     if finding.mistake == "batch":
         return likely(with_keyword(part, "dim", "-1"), "the classes may be another dimension than the last")
     return likely(part.with_value(receiver(part).text), "the probabilities may be needed elsewhere")
+
+
+# The logic of steps.
+
+
+@advise.register
+def _(finding: EvaluatedTraining) -> Advice:
+    part = part_of(finding.site)
+    require(function_name(part.node) == "eval")
+    fix = part.with_text(f"{receiver(part).text}.train()")
+    return possible(fix, "if the line begins an evaluation, call train() after that instead")
+
+
+@advise.register
+def _(finding: ActiveDropout) -> Advice:
+    part = part_of(finding.site)
+    require("dropout" in function_name(part.node), keyword(part.node, "training") is None)
+    scope = scope_of(needed(tree_of(part.file)), needed(finding.site).line)
+    require("self" in first_parameter(scope))
+    return likely(with_keyword(part, "training", "self.training"), "dropout in evaluation may be meant")
+
+
+@advise.register
+def _(finding: TrainingModeEvaluation) -> Advice:
+    part = part_of(finding.site)
+    require(isinstance(part.node, ast.Call))
+    model = part.text_of(part.node.func)  # type: ignore[attr-defined]
+    site = needed(finding.site)
+    fix = needed(added(site.file, site.line, f"{model}.eval()", "before"))
+    return likely(fix, "call train() again if the training goes on")
+
+
+@advise.register
+def _(finding: UndividedAccumulation) -> Advice:
+    part = part_of(finding.site)
+    require(function_name(part.node) == "backward")
+    loss = receiver(part)
+    fix = loss.with_value(f"{loss.text} / {finding.passes}")
+    return likely(fix, f"the last of the batches may have fewer than {finding.passes} parts")
+
+
+@advise.register
+def _(finding: ClippedWhileScaled) -> Advice:
+    site = needed(finding.site)
+    calls = nodes_of(scope_of(needed(tree_of(site.file)), site.line), ast.Call)
+    step = only(call for call in calls if function_name(call) == "step" and len(call.args) == 1)
+    code = f"{ast.unparse(step.func.value)}.unscale_({ast.unparse(step.args[0])})"
+    return likely(needed(added(site.file, site.line, code, "before")), "the limit may be meant for scaled gradients")
+
+
+@advise.register
+def _(finding: UnscaledPixels) -> Advice:
+    part = part_of(finding.site)
+    return likely(part.with_value(f"{part.text} / 255"), "a normalization may be missing instead")
+
+
+@advise.register
+def _(finding: BroadcastLoss) -> Advice:
+    part = part_of(finding.site)
+    column = max(range(len(finding.shapes)), key=lambda at: len(finding.shapes[at]))
+    operand = part.inner(_operands(part.node)[column])
+    return likely(operand.with_suffix(".squeeze(-1)"), "the other one may be meant to have the same shape")
+
+
+def _operands(node: ast.AST) -> list[ast.expr]:
+    """The two operands of an operator, or the first arguments of a call."""
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    require(isinstance(node, ast.Call))
+    return node.args[:2]  # type: ignore[attr-defined]
+
+
+@advise.register
+def _(finding: InvertedMask) -> Advice:
+    part = part_of(finding.site)
+    require(isinstance(part.node, ast.Compare), part.text.count("==") == 1)
+    return likely(part.with_text(part.text.replace("==", "!=")), "the mask may be meant for the padding")
 
 
 # NaN and Inf: the finding, and the expression of its call.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MOST_CALLS = 1 << 10  # behind a loss that are looked at
 MOST_TENSORS = 16
 MOST_ELEMENTS = 1 << 20
-FEWEST_ELEMENTS = 16
+FEWEST_ELEMENTS = 8
 EXTREME = 1e3  # times the median of all numbers that are not zero
 APART = 0.01  # of the largest number: between that and a tenth of it there is none
 FEW = 0.05  # of all numbers are as large
