@@ -19,6 +19,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 MOST_PLACES = 7
 
 NOT_YET = frozenset(missed())
+REPAIRED = [program for program in faulty() if program.found_by != "compare" and program.repair is not None]
 PORTED = [program for program in healthy() if hasattr(program.module, "port")]
 
 
@@ -52,6 +53,18 @@ def test_the_guard_is_silent_on_a_healthy_program(program: Program, uninitialise
             result = program.module.run(*subject)
         assert [finding.text for finding in guard.findings] == []
         assert torch.isfinite(result)
+
+
+@pytest.mark.parametrize("program", REPAIRED, ids=lambda program: program.name)
+def test_the_guard_is_silent_on_a_repaired_program(program: Program) -> None:
+    names = program.repaired()
+    torch.manual_seed(0)
+    subject = [names["build"]()] if "build" in names else []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with insitu.guard(*subject, action="record") as guard:
+            names["run"](*subject)
+    assert [finding.text for finding in guard.findings if finding.severity != "info"] == []
 
 
 @pytest.mark.parametrize("program", healthy(), ids=lambda program: program.name)
