@@ -171,8 +171,9 @@ def _operands(node: ast.AST) -> list[ast.expr]:
     """The two operands of an operator, or the first arguments of a call."""
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
-    require(isinstance(node, ast.Call))
-    return node.args[:2]  # type: ignore[attr-defined]
+    if isinstance(node, ast.Call):
+        return node.args[:2]
+    raise NoAdvice
 
 
 @advise.register

@@ -1,4 +1,4 @@
-"""The lines that can have produced a NaN, an Inf or an absurd number in data, read from the source; nothing is executed.
+"""The lines that can have produced a NaN, an Inf or an absurd number in data, read from the source.
 
 NumPy does not say where a number stopped being finite, and by the time torch meets it the array may be gone. So the
 source is read backwards, from the expression that torch got: through assignments, attributes, loops, the functions and

@@ -35,17 +35,21 @@ def cut_before(reading: Reading, losses: Iterable[Value], missing: Container[int
 def cuts_behind(reading: Reading, found: Iterable[Value]) -> Iterator[int]:
     """The calls behind some values, the nearest first, that took a gradient for a result that has none: the numbers of
     `detach`, the indices of `topk`. What only takes a shape, as `zeros_like`, does not depend on the values."""
-    waiting, met = list(found), set[int]()
+    waiting, met = list(filter(is_result, found)), set[int]()
     for value in waiting:  # it grows meanwhile
         at = reading.producer(value)
-        is_leaf = at is None or isinstance(value, ParameterValue)  # who wrote the first values of a weight cuts nothing
-        if is_leaf or id(value) in met or takes_shape_only(reading, at):
+        if at is None or id(value) in met or takes_shape_only(reading, at):
             continue
         met.add(id(value))
         inputs = input_values(reading, at)
-        waiting += inputs
+        waiting += filter(is_result, inputs)
         if not value.requires_grad and with_gradient(inputs):
             yield at
+
+
+def is_result(value: Value) -> bool:
+    """Whether a value is not a weight: who wrote the first values of a weight cuts nothing."""
+    return not isinstance(value, ParameterValue)
 
 
 def takes_shape_only(reading: Reading, at: int) -> bool:

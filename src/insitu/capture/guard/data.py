@@ -16,8 +16,8 @@ from insitu.capture.isolation import run_isolated
 from insitu.capture.tensor_memory import has_values
 from insitu.capture.tensors import Value
 from insitu.trace.event import TensorFacts
-from insitu.trace.step_health import BroadcastPair, ByteInput
 from insitu.trace.step_findings import ShapeOrigin
+from insitu.trace.step_health import BroadcastPair, ByteInput
 
 LAYERS = frozenset({"linear", "conv1d", "conv2d", "conv3d"})
 NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm"})

@@ -121,16 +121,16 @@ class Ownership:
         self._made[optimizer] = self._moment(optimizer)
 
     def _on_schedule(self, schedule: Any, args: Any, kwargs: Any) -> None:
-        optimizer, *rest = (*args, *kwargs.values())
-        numbers = named_numbers((*rest, *vars(schedule).values()), sys._getframe(CALLER))
-        self._schedules[optimizer] = Schedule(self._moment(schedule), numbers)
+        arguments: list[Any] = [*args, *kwargs.values()]
+        numbers = named_numbers((*arguments[1:], *vars(schedule).values()), sys._getframe(CALLER))
+        self._schedules[arguments[0]] = Schedule(self._moment(schedule), numbers)
 
     def _on_parameter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         name, parameter = (*args, *kwargs.values())[:2]
         self._remember(module, {name: parameter}, self._moment(module))
 
     def _on_copy(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        state = next(iter((*args, *kwargs.values())), {})
+        state: dict[str, Any] = next(iter((*args, *kwargs.values())), {})
         self._remember(module, state.get(PARAMETERS, {}), self._moment(module))
 
     def _remember(self, module: nn.Module, parameters: dict[str, Tensor | None], moment: Occurrence) -> None:
