@@ -282,23 +282,33 @@ def optimizer_gap(training: TrainingHistory) -> Iterator[Finding]:
 
 
 def stuck_parameters(training: TrainingHistory) -> Iterator[Finding]:
-    """Parameters that an optimizer has, and that did not change although they got gradients: many of them at once, or
-    those whose learning rate is 0."""
+    """Parameters that an optimizer has, and that did not change although they got gradients: those whose learning rate
+    is 0, and others if there are many of them."""
     movable = list(filter(can_move, stalled(training)))
-    still = [each for each in movable if not each.rate or not training.rate]
-    slow = [each for each in movable if each.is_matrix and each not in still]
-    matrices = [each for each in training.parameters if each.has_optimizer and each.is_matrix]
-    is_general = len(slow) >= MANY_STUCK * len(matrices)
-    stuck = [*still, *slow] if is_general else still
-    if paths := paths_of(stuck):
-        rate = training.rate if is_general and slow else 0.0
+    still = [each for each in movable if is_still(each, training)]
+    slow = slow_parameters(training, movable)
+    if paths := paths_of([*still, *slow]):
         yield StuckParameters(
             path=paths[0],
             paths=paths,
             steps=training.steps,
-            rate=rate,
+            rate=training.rate if slow else 0.0,
             optimizers=tuple(training.optimizers_that_step),
         )
+
+
+def is_still(parameter: ParameterHistory, training: TrainingHistory) -> bool:
+    """Whether the learning rate of a parameter, or of all, is 0."""
+    return not parameter.rate or not training.rate
+
+
+def slow_parameters(training: TrainingHistory, movable: list[ParameterHistory]) -> list[ParameterHistory]:
+    """The matrices whose updates are too small, if that is so for many: a few may have gradients next to nothing."""
+    slow = [each for each in movable if each.is_matrix and not is_still(each, training)]
+    matrices = sum(each.has_optimizer and each.is_matrix for each in training.parameters)
+    if len(slow) < MANY_STUCK * matrices:
+        return []
+    return slow
 
 
 def spent_schedules(training: TrainingHistory) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from insitu.trace.array_source import FUNCTIONS, bound_values, first_line, nodes_outside_functions
 from insitu.trace.event import Site
-from insitu.trace.explain.bindings import own_nodes
+from insitu.trace.explain.bindings import nodes_of, own_nodes
 from insitu.trace.explain.expressions import tree_of
 
 
@@ -33,16 +33,23 @@ def length_site(numbers: Iterable[NamedNumber], steps: int) -> Site | None:
 
 def binding_sites(number: NamedNumber) -> Iterator[Site]:
     """The lines that bind a name in its function, or in one around it; a parameter is bound by the caller."""
-    tree = tree_of(number.file)
-    if tree is None:
-        return
-    around = [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS) and covers_line(node, number.line)]
-    scopes = [own_nodes(function) for function in reversed(around)] or [nodes_outside_functions(tree)]
-    for node in (node for nodes in scopes for node in nodes):
+    for node in nodes_around_number(number):
         if bound_values(node, number.name):
             line = getattr(node, "lineno", 0)
             text = linecache.getline(number.file, line).rstrip("\n")
             yield Site(number.file, line, number.function, text)
+
+
+def nodes_around_number(number: NamedNumber) -> Iterator[ast.AST]:
+    """The nodes of the functions around a number, the innermost first or, outside of functions, of the module."""
+    tree = tree_of(number.file)
+    if tree is None:
+        return
+    around = [node for node in nodes_of(tree, *FUNCTIONS) if covers_line(node, number.line)]
+    for function in reversed(around):
+        yield from own_nodes(function)
+    if not around:
+        yield from nodes_outside_functions(tree)
 
 
 def covers_line(function: ast.AST, line: int) -> bool:

@@ -60,6 +60,10 @@ class LossSeries:
         """The usual size of the first losses."""
         return sum(map(abs, self.first)) / max(len(self.first), 1)
 
+    def may_have_outlier(self, loss: float) -> bool:
+        """Whether a loss is the first one, or far above all others."""
+        return not self.last or loss > OUTLIER_FACTOR * self.largest
+
     def add(self, loss: float) -> None:
         """One more loss that is not a spike."""
         if len(self.first) < FIRST:
@@ -91,7 +95,7 @@ class Losses:
             return
         key = instruction_at(check.probe.tape.frames(at))
         series = self._series.get(key) or self._new_series(key)
-        if not series.last or number > OUTLIER_FACTOR * series.largest:
+        if series.may_have_outlier(number):
             self._look_for_outlier(check, at, loss, number, series, backward_pass)
         if series.candidate is not None:
             self._confirm(series, number)

@@ -15,7 +15,7 @@ from insitu.capture.guard.accumulation import operation_at
 from insitu.capture.guard.arrays import ArraySources
 from insitu.capture.guard.cut import producers
 from insitu.capture.guard.data import ENTRIES, MOST_MOVES
-from insitu.capture.guard.facts import facts_of, input_values, own_tensors
+from insitu.capture.guard.facts import call_at, facts_of, input_values, own_tensors
 from insitu.capture.isolation import run_isolated
 from insitu.capture.tensor_memory import has_values
 from insitu.capture.tensors import ParameterValue, Value
@@ -60,7 +60,7 @@ def extreme_number(check: ProbeChecks, loss: Tensor) -> ExtremeNumber | None:
                     index=found.index,
                     facts=facts_of(tensor),
                     use=reading.call(at),
-                    entry=reading.call(entry) if entry is not None else None,
+                    entry=call_at(reading, entry if entry >= 0 else None),
                     sources=ArraySources.of_number(found.number),
                 )
         return None
@@ -68,21 +68,22 @@ def extreme_number(check: ProbeChecks, loss: Tensor) -> ExtremeNumber | None:
         reading.close()
 
 
-def data_behind(reading: Reading, loss: Value) -> Iterator[tuple[int, Tensor, int | None]]:
+def data_behind(reading: Reading, loss: Value) -> Iterator[tuple[int, Tensor, int]]:
     """The tensors of data behind a loss, each once, with the call that uses it and the call that brought it in."""
     met: set[int] = set()
     for at in islice(producers(reading, [loss], set()), MOST_CALLS):
         if operation_at(reading, at).is_move:  # who uses the result is of interest
             continue
-        for value in input_values(reading, at):
-            tensor = value()
-            is_computed = value.requires_grad or isinstance(value, ParameterValue)
-            if is_computed or not isinstance(tensor, Tensor) or id(tensor) in met:
-                continue
-            met.add(id(tensor))
-            origin = data_origin(reading, value)
-            if origin is not None:
-                yield at, tensor, origin if origin >= 0 else None
+        for value in filter(may_be_data, input_values(reading, at)):
+            tensor, origin = value(), data_origin(reading, value)
+            if isinstance(tensor, Tensor) and origin is not None and id(tensor) not in met:
+                met.add(id(tensor))
+                yield at, tensor, origin
+
+
+def may_be_data(value: Value) -> bool:
+    """Whether a value is not a weight, and was not computed from one."""
+    return not value.requires_grad and not isinstance(value, ParameterValue)
 
 
 def data_origin(reading: Reading, value: Value) -> int | None:
