@@ -83,3 +83,57 @@ def test_a_finding_without_a_source_has_no_advice() -> None:
 def test_a_kind_of_finding_without_a_rule_has_no_advice() -> None:
     finding = FrozenParameters(paths=("a",), steps=3)
     assert advice_of(finding) is None and "fix" not in finding.text
+
+
+STEP = """
+        import torch
+        from torch import nn
+        import torch.nn.functional as F
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer, self.drop = nn.Linear(4, 4), nn.Dropout(0.5)
+            def forward(self, x):
+                return {forward}
+        def run():
+            torch.manual_seed(0)
+            model = Net()
+            sgd = torch.optim.SGD(model.parameters(), 0.01)
+            for number in range(16):
+                x, y = torch.randn(4, 4), torch.randn(4, 4)
+                loss = {loss}
+                loss.backward()
+                if {when}:
+                    sgd.step()
+                    sgd.zero_grad()
+            {after}
+            return model
+"""
+PLAIN = {"forward": "self.layer(x)", "loss": "F.mse_loss(model(x), y)", "when": "True", "after": "pass"}
+SCORES = "F.mse_loss(model(x), y).item()"
+
+STEPS = [
+    (
+        {"loss": "(model(x)[:, :1] - y[:, 0]).abs().mean()"},
+        "loss = (model(x)[:, :1].squeeze(-1) - y[:, 0]).abs().mean()",
+    ),
+    ({"when": "number % 4 == 3"}, "(loss / 4).backward()"),
+    (
+        {"forward": "F.dropout(self.layer(x), 0.5)", "after": "model.eval(); model(x)"},
+        "return F.dropout(self.layer(x), 0.5, training=self.training)",
+    ),
+    (
+        {"forward": "self.drop(self.layer(x))", "after": f"with torch.no_grad(): {SCORES}"},
+        "model.eval()",
+    ),
+]
+
+
+@pytest.mark.parametrize(("parts", "code"), STEPS, ids=["pairs", "accumulation", "dropout", "evaluation"])
+def test_the_findings_of_steps_end_with_a_fix(program: Program, parts: dict[str, str], code: str) -> None:
+    run = program(STEP.format(**PLAIN | parts))["run"]
+    with insitu.guard(action="record") as guard:
+        model = run()
+    assert isinstance(model, torch.nn.Module)  # it is there until the guard ends
+    advised = [advice_of(finding) for finding in guard.findings]
+    assert [advice.fix.code for advice in advised if advice is not None and advice.fix is not None] == [code]
