@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from insitu.capture.sites import is_hidden
 from insitu.trace.array_source import ArraySearch, RunningScope, is_number, is_risky
 from insitu.trace.event import Site
+from insitu.trace.source_file import is_library
 
 MOST_FRAMES = 16
 METHODS = ("__getitem__", "__iter__", "__next__", "__call__", "__init__")  # of an object that gives data
@@ -43,7 +44,7 @@ class FrameNames:
         """The methods of this name in classes of the user that are visible: that of an object that is not known."""
         classes = dict.fromkeys(kind for names in self.names for kind in classes_among(names.values()))
         found = (names_of(plain_attribute(kind, name)) for kind in classes)
-        return [names for names in found if names is not None]
+        return [names for names in found if names is not None and not is_library(names.code.co_filename)]
 
     def called_by(self, name: str) -> list[FrameNames]:
         """The functions of the user that may run where a dotted name is used."""
