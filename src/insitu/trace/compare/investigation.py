@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, islice
 from typing import NamedTuple
 
 from insitu.trace.compare.arrangement import Arrangement, arrangement
 from insitu.trace.compare.closeness import close_arrays, close_stats
+from insitu.trace.compare.contents import Contents
 from insitu.trace.compare.evidence import Comparison, Evidence, TensorPair, operand
+from insitu.trace.compare.last_agreement import LastAgreement
 from insitu.trace.compare.ledger import CauseLedger
 from insitu.trace.compare.moves import MatrixOperand, Moves, weight_of
 from insitu.trace.compare.pairs import Pair
@@ -36,6 +38,14 @@ class _Question(NamedTuple):
     b: TensorFacts
 
 
+class Detours(NamedTuple):
+    """Two tensors that differ, and the calls that lead to them from the last agreement of the runs on."""
+
+    tensors: tuple[TensorFacts, TensorFacts]
+    a: tuple[Call, ...]
+    b: tuple[Call, ...]
+
+
 class Investigation:
     """Looks at the tensors of a cause, after the causes were found."""
 
@@ -50,16 +60,52 @@ class Investigation:
         self._pairs, self._evidence, self._ledger = pairs, evidence, ledger
         self._comparison = comparison
         self._moves = (Moves(pairs, 0, sides[0]), Moves(pairs, 1, sides[1]))
+        self._contents = [Contents(moves.calls.values(), comparison.tolerance) for moves in self._moves]
+
+    def detours(self, pair: Pair, leaving: Leaving) -> Detours | None:
+        """The calls because of which a tensor differs that the runs compute by other calls, from the last agreement on.
+
+        None if the calls of one of the runs were not recorded.
+        """
+        tensors = leaving
+        if not self._shows_later(pair):
+            tensors = self._first_comparable_input(pair) or leaving
+        if tensors is None:
+            return None
+        one, other = self._moves
+        a = LastAgreement(one, self._contents[1]).calls_since(tensors[0])
+        b = LastAgreement(other, self._contents[0]).calls_since(tensors[1])
+        if not a or not b:
+            return None
+        return Detours(tensors, a, b)
+
+    def _first_comparable_input(self, pair: Pair) -> Leaving:
+        """The first input of a later call that has one shape in both runs, and differs because of a cause."""
+        for follower, known in self._followers(pair):
+            for tensor in known.inputs:
+                if tensor.closeness.same is False and tensor.a.shape == tensor.b.shape:
+                    return tensor.a, tensor.b
+        return None
 
     def relations(self, pair: Pair, leaving: Leaving) -> Relations:
         """What is known of the tensors at a cause; `leaving` are those by which a stretch was found to differ."""
         if pair.matched and not pair.calls_a:  # variables
             return ()
         answers = filter(None, map(self._answer, self._questions(pair, leaving)))
-        found = [*self._weights(pair), *islice(answers, MOST_RELATIONS)]
+        found = list(islice(answers, MOST_RELATIONS))
         if not found and self._has_other_form(pair):
             found = self._inputs_of_followers(pair)
         return tuple(found[:MOST_RELATIONS])
+
+    def relations_of_detours(self, pair: Pair, found: Detours) -> Relations:
+        """What is known of the tensors that the runs compute by other calls: the weights in them, or themselves."""
+        weight = self._weight(found.a, found.b)
+        if weight is not None:
+            return (weight,)
+        answer = self._answer(_Question(_parameter_text(found.tensors[1]), *found.tensors))
+        if answer is not None:
+            return (answer,)
+        return tuple(self._inputs_of_followers(pair)[:MOST_RELATIONS])
 
     def _has_other_form(self, pair: Pair) -> bool:
         """Whether the runs make other calls here, or outputs of other shapes: only later calls can be compared."""
@@ -73,8 +119,7 @@ class Investigation:
         if known is not None:
             yield from self._questions_of_calls(pair, known)
         elif leaving is not None:
-            subject = f"parameter {leaving[1]!r}" if leaving[1].type == "Parameter" else ""
-            yield _Question(subject, *leaving)
+            yield _Question(_parameter_text(leaving[1]), *leaving)
 
     def _questions_of_calls(self, pair: Pair, known: Evidence) -> Iterator[_Question]:
         """The inputs of a pair of calls that differ, or that may differ unnoticed; else what comes out."""
@@ -153,16 +198,15 @@ class Investigation:
         relation = Relation("order", question.subject, certainty="statistics")
         return self._with_makers(relation, question.a, question.b)
 
-    def _weights(self, pair: Pair) -> Iterator[Relation]:
+    def _weight(self, calls_a: Iterable[Call], calls_b: Iterable[Call]) -> Relation | None:
         """The weights of products that the runs write differently, such as `F.linear` and `torch.addmm`."""
-        if pair.matched:
-            return
-        one, other = _first_weight(pair.calls_a), _first_weight(pair.calls_b)
+        one, other = _first_weight(calls_a), _first_weight(calls_b)
         if one is None or other is None or not self._rest_agrees(one, other):
-            return
+            return None
         relation = self._weight_by_values(one, other) or self._weight_by_statistics(one, other)
-        if relation is not None:
-            yield self._with_makers(relation, one.facts, other.facts)
+        if relation is None:
+            return None
+        return self._with_makers(relation, one.facts, other.facts)
 
     def _rest_agrees(self, one: MatrixOperand, other: MatrixOperand) -> bool:
         """Whether all that goes into two products agrees, in whatever shape, but for the weights."""
@@ -318,7 +362,14 @@ class Investigation:
                     break
 
 
-def _first_weight(calls: list[Call]) -> MatrixOperand | None:
+def _parameter_text(facts: TensorFacts) -> str:
+    """A parameter as the subject of a sentence; other tensors have no name."""
+    if facts.type == "Parameter":
+        return f"parameter {facts!r}"
+    return ""
+
+
+def _first_weight(calls: Iterable[Call]) -> MatrixOperand | None:
     """The weight of the first product among several calls."""
     for call in calls:
         weight = weight_of(call)
