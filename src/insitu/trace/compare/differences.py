@@ -22,6 +22,7 @@ from insitu.trace.compare.relation import Relations
 from insitu.trace.compare.repeats import distinct_causes
 from insitu.trace.compare.stops import Side, Stop
 from insitu.trace.diff import Cause, Compared, Difference, Outcome, Reason, ResultEffect, Status
+from insitu.trace.event import Call
 
 MOST_INVESTIGATIONS = 5  # causes whose tensors are looked at
 
@@ -86,7 +87,8 @@ class Findings:
         if found is None:
             return replace(cause, relations=self._relations(pair))
         relations = self._investigation.relations_of_detours(pair, found)
-        cause = replace(cause, a=found.a[0], b=found.b[0], calls_a=found.a, calls_b=found.b, relations=relations)
+        calls_a, calls_b = _calls_since(pair.calls_a, found.a), _calls_since(pair.calls_b, found.b)
+        cause = replace(cause, a=found.a[0], b=found.b[0], calls_a=calls_a, calls_b=calls_b, relations=relations)
         if pair.matched:
             cause = replace(cause, kind="calls", reason=replace(cause.reason, manner=SAME_MANNER, is_stretch=True))
         return self._with_size(cause, found)
@@ -307,10 +309,17 @@ class Findings:
 
 def _has_other_form(pair: Pair, sighting: Sighting) -> bool:
     """Whether the runs make other calls at a cause, or tensors of another shape: then the cause can be elsewhere."""
-    if sighting.kind in ("raised", "gradient") or _shifts_draws(pair, sighting):
+    if sighting.kind in ("argument", "raised", "gradient") or _shifts_draws(pair, sighting):
         return False
     makes_other_calls = not pair.matched and bool(pair.a) and bool(pair.b)
     return makes_other_calls or sighting.closeness.measure == "shape"
+
+
+def _calls_since(stretch: list[Call], way: tuple[Call, ...]) -> tuple[Call, ...]:
+    """The calls of a stretch since the last agreement, or the calls on the way from there if these are elsewhere."""
+    if way[0] not in stretch:
+        return way
+    return tuple(stretch[stretch.index(way[0]) :])
 
 
 def _numbers_by_place(places: dict[int, int]) -> dict[int, list[int]]:

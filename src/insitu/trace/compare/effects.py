@@ -141,11 +141,14 @@ class Effects:
 
 
 def _makes_first_values(pair: Pair) -> bool:
-    """Whether the calls of a pair only make tensors from nothing: memory, constants, random numbers."""
-    return all(map(_makes_values_from_nothing, pair.a + pair.b))
+    """Whether the calls of a pair only allocate memory, and write the first values of parameters."""
+    return all(map(_begins_parameter, pair.a + pair.b))
 
 
-def _makes_values_from_nothing(stop: Stop) -> bool:
+def _begins_parameter(stop: Stop) -> bool:
     call, known = stop.event, stop.operation
-    is_beginning = known.is_initial or known.is_uninitialized
-    return is_beginning and type(call) is Call and not inputs(call)
+    if type(call) is not Call or inputs(call):
+        return False
+    if known.is_uninitialized:
+        return True
+    return known.is_initial and all(facts.type == "Parameter" for facts in call.outputs)

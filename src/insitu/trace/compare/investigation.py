@@ -68,8 +68,8 @@ class Investigation:
         None if the calls of one of the runs were not recorded.
         """
         tensors = leaving
-        if not self._shows_later(pair):
-            tensors = self._first_comparable_input(pair) or leaving
+        if leaving is None or leaving[0].shape != leaving[1].shape:
+            tensors = self._first_comparable_input(pair)
         if tensors is None:
             return None
         one, other = self._moves
