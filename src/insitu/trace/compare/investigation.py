@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -73,11 +74,20 @@ class Investigation:
         if tensors is None:
             return None
         one, other = self._moves
-        a = LastAgreement(one, self._contents[1]).calls_since(tensors[0])
-        b = LastAgreement(other, self._contents[0]).calls_since(tensors[1])
+        agreed_a, agreed_b = self._agreed_calls
+        a = LastAgreement(one, self._contents[1], agreed_a).calls_since(tensors[0])
+        b = LastAgreement(other, self._contents[0], agreed_b).calls_since(tensors[1])
         if not a or not b:
             return None
         return Detours(tensors, a, b)
+
+    @cached_property
+    def _agreed_calls(self) -> tuple[set[int], set[int]]:
+        """The calls of either run whose output was found to be the same as that of the call beside it."""
+        ledger = self._ledger
+        numbers = ledger.agreed - ledger.sightings.keys()
+        pairs = [self._pairs[number] for number in numbers if self._pairs[number].matched]
+        return {pair.a[0].event.id for pair in pairs}, {pair.b[0].event.id for pair in pairs}
 
     def _first_comparable_input(self, pair: Pair) -> Leaving:
         """The first input of a later call that has one shape in both runs, and differs because of a cause."""

@@ -6,6 +6,8 @@ as the other run has no tensor with the same numbers. The calls on this way are 
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from insitu.trace.compare.contents import Contents
 from insitu.trace.compare.moves import Moves
 from insitu.trace.compare.stops import inputs
@@ -16,10 +18,10 @@ MOST_CALLS = 64  # on one way
 
 
 class LastAgreement:
-    """Walks back in one run; `other` are the tensors of the other run."""
+    """Walks back in one run; `other` are the tensors of the other run, `agreed` the calls that return the same there."""
 
-    def __init__(self, run: Moves, other: Contents) -> None:
-        self._run, self._other = run, other
+    def __init__(self, run: Moves, other: Contents, agreed: Container[int]) -> None:
+        self._run, self._other, self._agreed = run, other, agreed
 
     def calls_since(self, facts: TensorFacts) -> tuple[Call, ...]:
         """The calls that led from what the other run has too, to a tensor that it does not have: the first one first.
@@ -42,9 +44,16 @@ class LastAgreement:
         """The input of a call with which to go on; None if the call itself is where the runs part."""
         if has_numbers:
             return self._input_of_copy(call)
-        unknown = [facts for facts in inputs(call) if not self._other.have(facts)]
+        unknown = [facts for facts in inputs(call) if not self._is_known(facts)]
         unknown.sort(key=_is_parameter)
         return next((facts for facts in unknown if self._run.maker(facts) is not None), None)
+
+    def _is_known(self, facts: TensorFacts) -> bool:
+        """Whether the other run has the same tensor: the same call made it, or it holds the same numbers."""
+        maker = self._run.maker(facts)
+        if maker is not None and maker.id in self._agreed:
+            return True
+        return self._other.have(facts)
 
     def _input_of_copy(self, call: Call) -> TensorFacts | None:
         """The input of a call that leaves values in their order."""
