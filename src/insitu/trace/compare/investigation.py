@@ -14,6 +14,7 @@ from insitu.trace.compare.contents import Contents
 from insitu.trace.compare.evidence import Comparison, Evidence, TensorPair, operand
 from insitu.trace.compare.last_agreement import LastAgreement
 from insitu.trace.compare.ledger import CauseLedger
+from insitu.trace.compare.lookups import sites_of_function, sites_of_weight
 from insitu.trace.compare.moves import MatrixOperand, Moves, weight_of
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.relation import Relation, Relations, Unit
@@ -102,20 +103,25 @@ class Investigation:
         if pair.matched and not pair.calls_a:  # variables
             return ()
         answers = filter(None, map(self._answer, self._questions(pair, leaving)))
-        found = list(islice(answers, MOST_RELATIONS))
+        found = [*islice(answers, MOST_RELATIONS), *self._lookups(pair)]
         if not found and self._has_other_form(pair):
             found = self._inputs_of_followers(pair)
         return tuple(found[:MOST_RELATIONS])
 
     def relations_of_detours(self, pair: Pair, found: Detours) -> Relations:
         """What is known of the tensors that the runs compute by other calls: the weights in them, or themselves."""
-        weight = self._weight(found.a, found.b)
-        if weight is not None:
-            return (weight,)
-        answer = self._answer(_Question(_parameter_text(found.tensors[1]), *found.tensors))
-        if answer is not None:
-            return (answer,)
-        return tuple(self._inputs_of_followers(pair)[:MOST_RELATIONS])
+        question = _Question(_parameter_text(found.tensors[1]), *found.tensors)
+        relation = self._weight(found.a, found.b) or self._answer(question) or _lookup(found.b[0])
+        if relation is not None:
+            return (relation,)
+        exchanged = (list(self._exchanged(*follower)) for follower in self._followers(pair))
+        return tuple(next(filter(None, exchanged), []))
+
+    def _lookups(self, pair: Pair) -> Iterator[Relation]:
+        """Where the function of b comes from that is called with other arguments than that of a."""
+        if not pair.matched or not self._ledger.account(pair).manner.changes:
+            return
+        yield from filter(None, map(_lookup, pair.calls_b))
 
     def _has_other_form(self, pair: Pair) -> bool:
         """Whether the runs make other calls here, or outputs of other shapes: only later calls can be compared."""
@@ -170,7 +176,7 @@ class Investigation:
 
     def _answer(self, question: _Question) -> Relation | None:
         """What a tensor of b is."""
-        finders = (self._part, self._arranged, self._reordered, self._equal)
+        finders = (self._part, self._arranged, self._reordered, self._equal, self._origin)
         return next(filter(None, (find(question) for find in finders)), None)
 
     def _part(self, question: _Question) -> Relation | None:
@@ -270,11 +276,48 @@ class Investigation:
     def _with_makers(self, relation: Relation, a: TensorFacts, b: TensorFacts) -> Relation:
         """The relation with the calls that gave the values their order."""
         one, other = self._moves
-        makers = other.orders(b)
-        example = None
-        if b.type == "Parameter" and not makers:
-            example = other.example(b)
-        return replace(relation, makers_a=one.orders(a), makers_b=makers, example=example)
+        relation = replace(relation, makers_a=one.orders(a), makers_b=other.orders(b))
+        if b.type != "Parameter" or relation.makers_b:
+            return relation
+        example = other.example(b)
+        if example is not None:
+            return replace(relation, example=example)
+        return self._with_writer(relation, b)
+
+    def _with_writer(self, relation: Relation, weight: TensorFacts) -> Relation:
+        """The relation with the call that set a weight of b, and the expressions that made its values."""
+        writer = self._moves[1].maker(weight)
+        if writer is None:
+            return relation
+        sites = sites_of_weight(writer, relation.subject.partition(" ")[0])
+        return replace(relation, writer=writer, sites=sites)
+
+    def _origin(self, question: _Question) -> Relation | None:
+        """Where a weight of b was made that is another one than that of a."""
+        a, b = question.a, question.b
+        if not question.subject or b.type != "Parameter" or a.shape != b.shape:
+            return None
+        makers = self._weight_makers(0, a), self._weight_makers(1, b)
+        if not makers[1]:
+            return None
+        user = self._tied_user(a, b)
+        return Relation("origin", question.subject, makers_a=makers[0], makers_b=makers[1], user=user)
+
+    def _weight_makers(self, side: int, weight: TensorFacts) -> tuple[Call, ...]:
+        """The call that made a weight; `nn.Parameter` is not recorded, so it may be the last one with its numbers."""
+        maker = self._moves[side].maker(weight)
+        if maker is not None:
+            return (maker,)
+        return tuple(self._contents[side].makers(weight))[-1:]
+
+    def _tied_user(self, a: TensorFacts, b: TensorFacts) -> Call | None:
+        """Another call of a that takes a weight of a, if the call beside it takes another weight than this one of b."""
+        for known, pair in zip(self._evidence, self._pairs, strict=True):
+            if known is None:
+                continue
+            if any(tensor.a.id == a.id and _is_other_weight(tensor.b, b) for tensor in known.inputs):
+                return pair.calls_a[0]
+        return None
 
     def _unit(self, facts: TensorFacts, found: Arrangement) -> Unit:
         """What is counted along a dimension: heads, if attention takes tensors of this form."""
@@ -370,6 +413,18 @@ class Investigation:
                     relation = Relation("equal", question.subject, equal_to=name, certainty=closeness.certainty)
                     yield self._with_makers(relation, question.a, question.b)
                     break
+
+
+def _lookup(call: Call) -> Relation | None:
+    """Where the function of b comes from, if the program looks it up in a table."""
+    sites = sites_of_function(call)
+    if not sites:
+        return None
+    return Relation("lookup", makers_b=(call,), sites=sites)
+
+
+def _is_other_weight(one: TensorFacts, other: TensorFacts) -> bool:
+    return one.type == "Parameter" and one.id != other.id
 
 
 def _parameter_text(facts: TensorFacts) -> str:

@@ -1,0 +1,251 @@
+"""Where a program keeps what it looks up by name: the functions of a table, and the weights of a conversion.
+
+All of it is read from the source, and nothing runs. A trace from another machine, or of a file that has changed since,
+has no source here: then nothing is found.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from insitu.trace.event import Call, Site
+from insitu.trace.explain.bindings import FUNCTIONS, nodes_around, nodes_of, scope_of
+from insitu.trace.explain.explanation import ExpressionSite
+from insitu.trace.explain.expressions import called_name, segment, source_tree
+from insitu.trace.explain.value_definitions import ValueDefinition, definition_of
+from insitu.trace.operation import operation
+
+MOST_STEPS = 6  # from a name to its value
+MOST_SITES = 3
+# The parameters that a layer has beside one.
+_SIBLINGS = {"weight": frozenset(("bias",)), "bias": frozenset(("weight", "kernel"))}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """An expression in a file; `line` is where it is evaluated, which decides what its names mean."""
+
+    file: str
+    line: int
+    node: ast.expr
+
+    def with_node(self, node: ast.expr) -> Place:
+        """Another expression that is evaluated here."""
+        return Place(self.file, self.line, node)
+
+    @property
+    def tree(self) -> ast.AST:
+        """The syntax tree of the file."""
+        return source_tree(self.file)
+
+    @property
+    def site(self) -> ExpressionSite:
+        """The place as people see it."""
+        return ExpressionSite(self.file, self.node.lineno, "", segment(self.file, self.node))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lookup:
+    """An expression that takes something out of a table by a key."""
+
+    table: Place
+    key: ast.expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """What a table has under a key; None for a key that is computed."""
+
+    key: object
+    value: Place
+
+
+def sites_of_function(call: Call) -> tuple[ExpressionSite, ...]:
+    """The entries of a table from which a line has the function that it calls: those that can be this function."""
+    for place in _calls_on_line(call.site):
+        assert isinstance(place.node, ast.Call)
+        lookup = _lookup(place.with_node(place.node.func))
+        if lookup is not None:
+            entries = [entry for entry in _entries(lookup.table) if _mentions(entry.value.node, call)]
+            return _sites(_chosen(entries, _possible_keys(lookup)))
+    return ()
+
+
+def sites_of_weight(writer: Call, name: str) -> tuple[ExpressionSite, ...]:
+    """The expressions that made a weight which `load_state_dict` has set, as a function of the program converts it."""
+    for place in _calls_on_line(writer.site):
+        assert isinstance(place.node, ast.Call)
+        if called_name(place.node) == "load_state_dict" and place.node.args:
+            stored = _of_parameter(_entries(place.with_node(place.node.args[0])), name)
+            return _sites([source for entry in stored for source in _conversions(entry, name)])
+    return ()
+
+
+def _conversions(entry: Entry, name: str) -> list[Entry]:
+    """The functions of a table that convert a value, or the value itself."""
+    function = entry.value.node
+    if isinstance(function, ast.Call):
+        function = function.func
+    lookup = _lookup(entry.value.with_node(function))
+    if lookup is None:
+        return [entry]
+    return _of_parameter(_entries(lookup.table), name) or [entry]
+
+
+def _of_parameter(entries: list[Entry], name: str) -> list[Entry]:
+    """The entries that can be of a parameter: those with its name, or else those without the name of another one."""
+    own = [entry for entry in entries if _own_key(entry) == name]
+    siblings = _SIBLINGS.get(name, frozenset())
+    return own or [entry for entry in entries if _own_key(entry) not in siblings]
+
+
+def _own_key(entry: Entry) -> str:
+    """The last part of a key: weight, of layers.0.weight."""
+    return str(entry.key).rpartition(".")[2]
+
+
+def _sites(entries: list[Entry]) -> tuple[ExpressionSite, ...]:
+    """The places of entries, each line once."""
+    sites = {entry.value.site.line: entry.value.site for entry in entries}
+    return tuple(sites.values())[:MOST_SITES]
+
+
+def _calls_on_line(site: Site | None) -> list[Place]:
+    """The calls on a line, if the source is still what it was."""
+    if site is None or site.text.strip() not in linecache.getline(site.file, site.line):
+        return []
+    calls = nodes_around(source_tree(site.file), site.line, ast.Call)
+    return [Place(site.file, site.line, call) for call in calls]
+
+
+def _lookup(place: Place, steps: int = MOST_STEPS) -> Lookup | None:
+    """The lookup from which an expression has its value."""
+    node = place.node
+    if isinstance(node, ast.Subscript):
+        return Lookup(place.with_node(node.value), node.slice)
+    if isinstance(node, ast.Call):
+        return _lookup_by_call(place, node, steps)
+    definition = _definition(place)
+    if definition is None or not steps:
+        return None
+    return _lookup(definition, steps - 1)
+
+
+def _lookup_by_call(place: Place, node: ast.Call, steps: int) -> Lookup | None:
+    """A lookup by `table.get(key)`, or of a class that is called at once, as in `TABLE[key]()`."""
+    if called_name(node) == "get" and isinstance(node.func, ast.Attribute) and node.args:
+        return Lookup(place.with_node(node.func.value), node.args[0])
+    if isinstance(node.func, ast.Subscript):
+        return _lookup(place.with_node(node.func), steps)
+    return None
+
+
+def _definition(place: Place) -> Place | None:
+    """The expression that gave a name or an attribute its value."""
+    if not isinstance(place.node, (ast.Name, ast.Attribute)):
+        return None
+    found = definition_of(place.tree, place.line, ast.unparse(place.node))
+    if not isinstance(found, ValueDefinition):
+        return None
+    return Place(place.file, found.line, found.value)
+
+
+def _entries(table: Place, steps: int = MOST_STEPS) -> list[Entry]:
+    """What a table has: of a literal, of a comprehension, of what a function returns, of what is stored in it."""
+    node = table.node
+    if isinstance(node, ast.Dict):
+        return [Entry(getattr(key, "value", None), table.with_node(value)) for key, value in _items(node)]
+    if isinstance(node, ast.DictComp):
+        return [Entry(None, table.with_node(node.value))]
+    if not steps:
+        return []
+    if isinstance(node, ast.Call):
+        return [entry for value in _returned(table, node) for entry in _entries(value, steps - 1)]
+    definition = _definition(table)
+    own = [] if definition is None else _entries(definition, steps - 1)
+    return own + list(_stored(table))
+
+
+def _items(node: ast.Dict) -> list[tuple[ast.expr | None, ast.expr]]:
+    return list(zip(node.keys, node.values, strict=True))
+
+
+def _returned(place: Place, call: ast.Call) -> list[Place]:
+    """What a function of the file returns."""
+    functions = [node for node in nodes_of(place.tree, *FUNCTIONS) if getattr(node, "name", "") == called_name(call)]
+    returns = [node for function in functions for node in ast.walk(function) if isinstance(node, ast.Return)]
+    return [Place(place.file, node.lineno, node.value) for node in returns if node.value is not None]
+
+
+def _stored(table: Place) -> Iterator[Entry]:
+    """What the function around a table stores in it: `table[key] = value`."""
+    name = ast.unparse(table.node)
+    for node in ast.walk(scope_of(table.tree, table.line)):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            target = node.targets[0]
+            if ast.unparse(target.value) == name:
+                key = getattr(target.slice, "value", None)
+                yield Entry(key if isinstance(key, str) else None, Place(table.file, node.lineno, node.value))
+
+
+def _mentions(node: ast.AST, call: Call) -> bool:
+    """Whether an expression names the function that was called, or the class of that name."""
+    name = _plain_name(operation(call.kind, call.name).base)
+    return any(_plain_name(part) == name for part in _name_parts(node))
+
+
+def _name_parts(node: ast.AST) -> Iterator[str]:
+    for part in ast.walk(node):
+        yield str(getattr(part, "attr", getattr(part, "id", "")))
+
+
+def _plain_name(name: str) -> str:
+    """The name that `nn.LeakyReLU` and `leaky_relu` share."""
+    return name.replace("_", "").lower()
+
+
+def _chosen(entries: list[Entry], keys: set[str]) -> list[Entry]:
+    """The entry of the only key that is possible; all if several are."""
+    found = [entry for entry in entries if entry.key in keys]
+    if len(found) == 1:
+        return found
+    return entries
+
+
+def _possible_keys(lookup: Lookup) -> set[str]:
+    """The texts that the program gives to the name by which it looks something up."""
+    key = lookup.key
+    if isinstance(key, ast.Constant):
+        return {str(key.value)}
+    name = _setting_name(key)
+    return {text for text in _given_texts(lookup.table.tree, name) if name}
+
+
+def _setting_name(key: ast.expr) -> str:
+    """The name of a setting: activation, of `config["activation"]`, `config.activation` and `activation`."""
+    if isinstance(key, ast.Subscript):
+        return str(getattr(key.slice, "value", ""))
+    return str(getattr(key, "attr", getattr(key, "id", "")))
+
+
+def _given_texts(tree: ast.AST, name: str) -> Iterator[str]:
+    """The texts that a file gives to a name: in a dictionary, as an argument, by an assignment."""
+    for keyword in nodes_of(tree, ast.keyword):
+        if keyword.arg == name:
+            yield from _text(keyword.value)
+    for table in nodes_of(tree, ast.Dict):
+        for key, value in _items(table):
+            if getattr(key, "value", None) == name:
+                yield from _text(value)
+    for node in nodes_of(tree, ast.Assign, ast.AnnAssign):
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        if node.value is not None and _setting_name(target) == name:
+            yield from _text(node.value)
+
+
+def _text(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
