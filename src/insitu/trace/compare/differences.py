@@ -23,6 +23,7 @@ from insitu.trace.compare.repeats import distinct_causes
 from insitu.trace.compare.stops import Side, Stop
 from insitu.trace.diff import Cause, Compared, Difference, Outcome, Reason, ResultEffect, Status
 from insitu.trace.event import Call
+from insitu.trace.operation import operation
 
 MOST_INVESTIGATIONS = 5  # causes whose tensors are looked at
 
@@ -84,7 +85,7 @@ class Findings:
         found = None
         if sighting is not None and _has_other_form(pair, sighting):
             found = self._investigation.detours(pair, self._leaving(pair, sighting))
-        if found is None:
+        if found is None or _explains_itself(cause, found):
             return replace(cause, relations=self._relations(pair))
         relations = self._investigation.relations_of_detours(pair, found)
         calls_a, calls_b = _calls_since(pair.calls_a, found.a), _calls_since(pair.calls_b, found.b)
@@ -309,10 +310,16 @@ class Findings:
 
 def _has_other_form(pair: Pair, sighting: Sighting) -> bool:
     """Whether the runs make other calls at a cause, or tensors of another shape: then the cause can be elsewhere."""
-    if sighting.kind in ("argument", "raised", "gradient") or _shifts_draws(pair, sighting):
+    if sighting.kind in ("raised", "gradient") or _shifts_draws(pair, sighting):
         return False
     makes_other_calls = not pair.matched and bool(pair.a) and bool(pair.b)
     return makes_other_calls or sighting.closeness.measure == "shape"
+
+
+def _explains_itself(cause: Cause, found: Detours) -> bool:
+    """Whether another argument explains all: the runs differ from the first values on, such as random numbers."""
+    beginnings = [operation(way[0].kind, way[0].name) for way in (found.a, found.b)]
+    return cause.kind == "argument" and any(known.is_initial for known in beginnings)
 
 
 def _calls_since(stretch: list[Call], way: tuple[Call, ...]) -> tuple[Call, ...]:

@@ -85,14 +85,15 @@ def sites_of_weight(writer: Call, name: str) -> tuple[ExpressionSite, ...]:
 
 
 def _conversions(entry: Entry, name: str) -> list[Entry]:
-    """The functions of a table that convert a value, or the value itself."""
-    function = entry.value.node
-    if isinstance(function, ast.Call):
-        function = function.func
-    lookup = _lookup(entry.value.with_node(function))
-    if lookup is None:
+    """What converts a value: the functions of a table, or what a function of the program returns; else the value."""
+    value = entry.value.node
+    if not isinstance(value, ast.Call):
         return [entry]
-    return _of_parameter(_entries(lookup.table), name) or [entry]
+    returned = [Entry(entry.key, place) for place in _returned(entry.value, value)]
+    lookup = _lookup(entry.value.with_node(value.func))
+    if lookup is not None:
+        returned = _of_parameter(_entries(lookup.table), name)
+    return returned or [entry]
 
 
 def _of_parameter(entries: list[Entry], name: str) -> list[Entry]:
@@ -147,10 +148,24 @@ def _definition(place: Place) -> Place | None:
     """The expression that gave a name or an attribute its value."""
     if not isinstance(place.node, (ast.Name, ast.Attribute)):
         return None
+    own = _values_in_class(place)
+    if len(own) == 1:
+        return own[0]
     found = definition_of(place.tree, place.line, ast.unparse(place.node))
     if not isinstance(found, ValueDefinition):
         return None
     return Place(place.file, found.line, found.value)
+
+
+def _values_in_class(place: Place) -> list[Place]:
+    """What the class around a line assigns to an attribute: `self.act = ...`."""
+    classes = nodes_around(place.tree, place.line, ast.ClassDef)
+    if not classes or not isinstance(place.node, ast.Attribute):
+        return []
+    assignments = [node for node in ast.walk(classes[-1]) if isinstance(node, ast.Assign)]
+    name = ast.unparse(place.node)
+    own = [node for node in assignments if name in map(ast.unparse, node.targets)]
+    return [Place(place.file, node.lineno, node.value) for node in own]
 
 
 def _entries(table: Place, steps: int = MOST_STEPS) -> list[Entry]:
