@@ -27,6 +27,11 @@ class Summary(NamedTuple):
         """Whether a tensor can be recognized by these numbers: it has several elements that are not all the same."""
         return self.count >= FEWEST_ELEMENTS and self.low < self.high and math.isfinite(self.mean)
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether all elements are known to be the same number."""
+        return self.count > 0 and self.low == self.high
+
     def is_close(self, other: Summary, rtol: float, atol: float) -> bool:
         """Whether two tensors can hold the same numbers; means move less than single elements do."""
         if self.count != other.count:
@@ -49,8 +54,8 @@ class Contents:
         self._summaries: dict[int, Summary] = {}
 
     def have(self, facts: TensorFacts) -> bool:
-        """Whether a tensor of this run holds the numbers of a tensor of the other run."""
-        return next(self._alike(facts), None) is not None
+        """Whether a tensor of this run holds the numbers of a tensor of the other run; any run can have a constant."""
+        return self.summary(facts).is_constant or next(self._alike(facts), None) is not None
 
     def makers(self, facts: TensorFacts) -> Iterator[Call]:
         """The calls whose output holds the numbers of a tensor, in the order of the run."""
