@@ -75,20 +75,28 @@ class Investigation:
         if tensors is None:
             return None
         one, other = self._moves
-        agreed_a, agreed_b = self._agreed_calls
-        a = LastAgreement(one, self._contents[1], agreed_a).calls_since(tensors[0])
-        b = LastAgreement(other, self._contents[0], agreed_b).calls_since(tensors[1])
+        a = self._without_alike(0, LastAgreement(one, self._contents[1], self._agreed[0]).calls_since(tensors[0]))
+        b = self._without_alike(1, LastAgreement(other, self._contents[0], self._agreed[1]).calls_since(tensors[1]))
         if not a or not b:
             return None
         return Detours(tensors, a, b)
 
+    def _without_alike(self, side: int, way: tuple[Call, ...]) -> tuple[Call, ...]:
+        """A way without the first calls that the other run makes too, though with other shapes."""
+        first = next((place for place, call in enumerate(way) if call.id not in self._alike[side]), 0)
+        return way[first:]
+
     @cached_property
-    def _agreed_calls(self) -> tuple[set[int], set[int]]:
+    def _agreed(self) -> tuple[set[int], set[int]]:
         """The calls of either run whose output was found to be the same as that of the call beside it."""
         ledger = self._ledger
-        numbers = ledger.agreed - ledger.sightings.keys()
-        pairs = [self._pairs[number] for number in numbers if self._pairs[number].matched]
-        return {pair.a[0].event.id for pair in pairs}, {pair.b[0].event.id for pair in pairs}
+        return _matched_calls([self._pairs[number] for number in ledger.agreed - ledger.sightings.keys()])
+
+    @cached_property
+    def _alike(self) -> tuple[set[int], set[int]]:
+        """The calls of either run that are made with the same arguments as the call beside them."""
+        accounts = self._ledger.accounts
+        return _matched_calls([pair for pair in self._pairs if not accounts[pair.number].manner.changes])
 
     def _first_comparable_input(self, pair: Pair) -> Leaving:
         """The first input of a later call that has one shape in both runs, and differs because of a cause."""
@@ -176,7 +184,7 @@ class Investigation:
 
     def _answer(self, question: _Question) -> Relation | None:
         """What a tensor of b is."""
-        finders = (self._part, self._arranged, self._reordered, self._equal, self._origin)
+        finders = (self._part, self._arranged, self._reordered, self._untied, self._equal, self._origin)
         return next(filter(None, (find(question) for find in finders)), None)
 
     def _part(self, question: _Question) -> Relation | None:
@@ -291,6 +299,13 @@ class Investigation:
             return relation
         sites = sites_of_weight(writer, relation.subject.partition(" ")[0])
         return replace(relation, writer=writer, sites=sites)
+
+    def _untied(self, question: _Question) -> Relation | None:
+        """Where a weight of b was made, if a has one weight in two places, and b does not."""
+        relation = self._origin(question)
+        if relation is None or relation.user is None:
+            return None
+        return relation
 
     def _origin(self, question: _Question) -> Relation | None:
         """Where a weight of b was made that is another one than that of a."""
@@ -413,6 +428,12 @@ class Investigation:
                     relation = Relation("equal", question.subject, equal_to=name, certainty=closeness.certainty)
                     yield self._with_makers(relation, question.a, question.b)
                     break
+
+
+def _matched_calls(pairs: Iterable[Pair]) -> tuple[set[int], set[int]]:
+    """The ids of the calls of either run that are beside each other."""
+    matched = [pair for pair in pairs if pair.matched]
+    return {pair.a[0].event.id for pair in matched}, {pair.b[0].event.id for pair in matched}
 
 
 def _lookup(call: Call) -> Relation | None:
