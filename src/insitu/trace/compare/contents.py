@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from insitu.trace.compare.closeness import Tolerance
+from insitu.trace.compare.moves import Moves
 from insitu.trace.event import Call, Stats, TensorFacts
 from insitu.trace.kept_values import has_all_values, is_array, real_numbers
 
@@ -17,7 +19,7 @@ FEWEST_ELEMENTS = 4  # of a tensor that is recognized by its numbers
 class Summary(NamedTuple):
     """A few numbers that do not depend on the order of the elements."""
 
-    count: int
+    size: int
     low: float
     high: float
     mean: float
@@ -25,16 +27,16 @@ class Summary(NamedTuple):
     @property
     def is_telling(self) -> bool:
         """Whether a tensor can be recognized by these numbers: it has several elements that are not all the same."""
-        return self.count >= FEWEST_ELEMENTS and self.low < self.high and math.isfinite(self.mean)
+        return self.size >= FEWEST_ELEMENTS and self.low < self.high and math.isfinite(self.mean)
 
     @property
     def is_constant(self) -> bool:
         """Whether all elements are known to be the same number."""
-        return self.count > 0 and self.low == self.high
+        return self.size > 0 and self.low == self.high
 
     def is_close(self, other: Summary, rtol: float, atol: float) -> bool:
         """Whether two tensors can hold the same numbers; means move less than single elements do."""
-        if self.count != other.count:
+        if self.size != other.size:
             return False
         bound = atol + rtol * max(abs(self.low), abs(self.high))
         extremes = max(abs(self.low - other.low), abs(self.high - other.high))
@@ -44,13 +46,12 @@ class Summary(NamedTuple):
 NOTHING_KNOWN = Summary(0, 0.0, 0.0, 0.0)
 
 
-class Contents:
+class TensorContents:
     """The tensors that calls of one run take and make."""
 
-    def __init__(self, calls: Iterable[Call], tolerance: Tolerance) -> None:
-        self._calls = calls
+    def __init__(self, run: Moves, tolerance: Tolerance) -> None:
+        self._run = run
         self._tolerance = tolerance
-        self._makers: dict[int, list[tuple[TensorFacts, Call | None]]] | None = None
         self._summaries: dict[int, Summary] = {}
 
     def have(self, facts: TensorFacts) -> bool:
@@ -67,7 +68,7 @@ class Contents:
         own = self.summary(facts)
         if not own.is_telling:
             return
-        for other, call in self._by_size.get(own.count, ()):
+        for other, call in self._by_size.get(own.size, ()):
             if own.is_close(self.summary(other), *self._tolerance.of(facts.dtype, other.dtype)):
                 yield other, call
 
@@ -78,14 +79,13 @@ class Contents:
             found = self._summaries[id(facts)] = _summary(facts)
         return found
 
-    @property
+    @cached_property
     def _by_size(self) -> dict[int, list[tuple[TensorFacts, Call | None]]]:
         """The tensors by the number of their elements; those that a call makes have that call."""
-        if self._makers is None:
-            self._makers = {}
-            for facts, call in _tensors(self._calls):
-                self._makers.setdefault(_element_count(facts), []).append((facts, call))
-        return self._makers
+        found: dict[int, list[tuple[TensorFacts, Call | None]]] = {}
+        for facts, call in _tensors(self._run.calls.values()):
+            found.setdefault(_element_count(facts), []).append((facts, call))
+        return found
 
 
 def _tensors(calls: Iterable[Call]) -> Iterator[tuple[TensorFacts, Call | None]]:

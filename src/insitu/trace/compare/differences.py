@@ -10,12 +10,13 @@ from dataclasses import replace
 from insitu.trace.compare.beginnings import Beginnings, Leaving
 from insitu.trace.compare.causes import Causes
 from insitu.trace.compare.change import SAME_MANNER, Changes, Manner
+from insitu.trace.compare.detours import Detours
 from insitu.trace.compare.effects import Effects
 from insitu.trace.compare.evidence import Comparison, Evidence
 from insitu.trace.compare.generators import draws
 from insitu.trace.compare.gradients import GradientDifference, gradient_difference
 from insitu.trace.compare.inheritance import link_rows
-from insitu.trace.compare.investigation import Detours, Investigation
+from insitu.trace.compare.investigation import Investigation
 from insitu.trace.compare.ledger import Account, Numbers, Sighting
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.relation import Relations
@@ -99,9 +100,7 @@ class Findings:
         size = self._comparison.close(*found.tensors)
         if size.same is not False:
             return cause
-        return replace(
-            cause, delta=size.delta, measure=size.measure, certainty=size.certainty, relative=size.relative
-        )
+        return replace(cause, delta=size.delta, measure=size.measure, certainty=size.certainty, relative=size.relative)
 
     def _result(self, place: int, numbers: list[int]) -> ResultEffect | None:
         """What a cause does to the last result that differs because of it; `numbers` are those of its pairs."""

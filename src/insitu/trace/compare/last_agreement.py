@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from insitu.trace.compare.contents import Contents
+from insitu.trace.compare.contents import TensorContents
 from insitu.trace.compare.moves import Moves
 from insitu.trace.compare.stops import inputs
 from insitu.trace.event import Call, TensorFacts
@@ -18,9 +18,12 @@ MOST_CALLS = 64  # on one way
 
 
 class LastAgreement:
-    """Walks back in one run; `other` are the tensors of the other run, `agreed` the calls that return the same there."""
+    """Walks back in one run.
 
-    def __init__(self, run: Moves, other: Contents, agreed: Container[int]) -> None:
+    `other` are the tensors of the other run, and `agreed` are the calls that return the same in the other run.
+    """
+
+    def __init__(self, run: Moves, other: TensorContents, agreed: Container[int]) -> None:
         self._run, self._other, self._agreed = run, other, agreed
 
     def calls_since(self, facts: TensorFacts) -> tuple[Call, ...]:

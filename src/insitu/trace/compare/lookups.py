@@ -25,16 +25,16 @@ _SIBLINGS = {"weight": frozenset(("bias",)), "bias": frozenset(("weight", "kerne
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class SourceExpression:
     """An expression in a file; `line` is where it is evaluated, which decides what its names mean."""
 
     file: str
     line: int
     node: ast.expr
 
-    def with_node(self, node: ast.expr) -> Place:
+    def with_node(self, node: ast.expr) -> SourceExpression:
         """Another expression that is evaluated here."""
-        return Place(self.file, self.line, node)
+        return SourceExpression(self.file, self.line, node)
 
     @property
     def tree(self) -> ast.AST:
@@ -48,19 +48,19 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lookup:
+class TableLookup:
     """An expression that takes something out of a table by a key."""
 
-    table: Place
+    table: SourceExpression
     key: ast.expr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class TableEntry:
     """What a table has under a key; None for a key that is computed."""
 
     key: object
-    value: Place
+    value: SourceExpression
 
 
 def sites_of_function(call: Call) -> tuple[ExpressionSite, ...]:
@@ -84,49 +84,49 @@ def sites_of_weight(writer: Call, name: str) -> tuple[ExpressionSite, ...]:
     return ()
 
 
-def _conversions(entry: Entry, name: str) -> list[Entry]:
+def _conversions(entry: TableEntry, name: str) -> list[TableEntry]:
     """What converts a value: the functions of a table, or what a function of the program returns; else the value."""
     value = entry.value.node
     if not isinstance(value, ast.Call):
         return [entry]
-    returned = [Entry(entry.key, place) for place in _returned(entry.value, value)]
+    returned = [TableEntry(entry.key, place) for place in _returned(entry.value, value)]
     lookup = _lookup(entry.value.with_node(value.func))
     if lookup is not None:
         returned = _of_parameter(_entries(lookup.table), name)
     return returned or [entry]
 
 
-def _of_parameter(entries: list[Entry], name: str) -> list[Entry]:
+def _of_parameter(entries: list[TableEntry], name: str) -> list[TableEntry]:
     """The entries that can be of a parameter: those with its name, or else those without the name of another one."""
     own = [entry for entry in entries if _own_key(entry) == name]
     siblings = _SIBLINGS.get(name, frozenset())
     return own or [entry for entry in entries if _own_key(entry) not in siblings]
 
 
-def _own_key(entry: Entry) -> str:
+def _own_key(entry: TableEntry) -> str:
     """The last part of a key: weight, of layers.0.weight."""
     return str(entry.key).rpartition(".")[2]
 
 
-def _sites(entries: list[Entry]) -> tuple[ExpressionSite, ...]:
+def _sites(entries: list[TableEntry]) -> tuple[ExpressionSite, ...]:
     """The places of entries, each line once."""
     sites = {entry.value.site.line: entry.value.site for entry in entries}
     return tuple(sites.values())[:MOST_SITES]
 
 
-def _calls_on_line(site: Site | None) -> list[Place]:
+def _calls_on_line(site: Site | None) -> list[SourceExpression]:
     """The calls on a line, if the source is still what it was."""
     if site is None or site.text.strip() not in linecache.getline(site.file, site.line):
         return []
     calls = nodes_around(source_tree(site.file), site.line, ast.Call)
-    return [Place(site.file, site.line, call) for call in calls]
+    return [SourceExpression(site.file, site.line, call) for call in calls]
 
 
-def _lookup(place: Place, steps: int = MOST_STEPS) -> Lookup | None:
+def _lookup(place: SourceExpression, steps: int = MOST_STEPS) -> TableLookup | None:
     """The lookup from which an expression has its value."""
     node = place.node
     if isinstance(node, ast.Subscript):
-        return Lookup(place.with_node(node.value), node.slice)
+        return TableLookup(place.with_node(node.value), node.slice)
     if isinstance(node, ast.Call):
         return _lookup_by_call(place, node, steps)
     definition = _definition(place)
@@ -135,16 +135,16 @@ def _lookup(place: Place, steps: int = MOST_STEPS) -> Lookup | None:
     return _lookup(definition, steps - 1)
 
 
-def _lookup_by_call(place: Place, node: ast.Call, steps: int) -> Lookup | None:
+def _lookup_by_call(place: SourceExpression, node: ast.Call, steps: int) -> TableLookup | None:
     """A lookup by `table.get(key)`, or of a class that is called at once, as in `TABLE[key]()`."""
     if called_name(node) == "get" and isinstance(node.func, ast.Attribute) and node.args:
-        return Lookup(place.with_node(node.func.value), node.args[0])
+        return TableLookup(place.with_node(node.func.value), node.args[0])
     if isinstance(node.func, ast.Subscript):
         return _lookup(place.with_node(node.func), steps)
     return None
 
 
-def _definition(place: Place) -> Place | None:
+def _definition(place: SourceExpression) -> SourceExpression | None:
     """The expression that gave a name or an attribute its value."""
     if not isinstance(place.node, (ast.Name, ast.Attribute)):
         return None
@@ -154,10 +154,10 @@ def _definition(place: Place) -> Place | None:
     found = definition_of(place.tree, place.line, ast.unparse(place.node))
     if not isinstance(found, ValueDefinition):
         return None
-    return Place(place.file, found.line, found.value)
+    return SourceExpression(place.file, found.line, found.value)
 
 
-def _values_in_class(place: Place) -> list[Place]:
+def _values_in_class(place: SourceExpression) -> list[SourceExpression]:
     """What the class around a line assigns to an attribute: `self.act = ...`."""
     classes = nodes_around(place.tree, place.line, ast.ClassDef)
     if not classes or not isinstance(place.node, ast.Attribute):
@@ -165,16 +165,16 @@ def _values_in_class(place: Place) -> list[Place]:
     assignments = [node for node in ast.walk(classes[-1]) if isinstance(node, ast.Assign)]
     name = ast.unparse(place.node)
     own = [node for node in assignments if name in map(ast.unparse, node.targets)]
-    return [Place(place.file, node.lineno, node.value) for node in own]
+    return [SourceExpression(place.file, node.lineno, node.value) for node in own]
 
 
-def _entries(table: Place, steps: int = MOST_STEPS) -> list[Entry]:
+def _entries(table: SourceExpression, steps: int = MOST_STEPS) -> list[TableEntry]:
     """What a table has: of a literal, of a comprehension, of what a function returns, of what is stored in it."""
     node = table.node
     if isinstance(node, ast.Dict):
-        return [Entry(getattr(key, "value", None), table.with_node(value)) for key, value in _items(node)]
+        return [TableEntry(getattr(key, "value", None), table.with_node(value)) for key, value in _items(node)]
     if isinstance(node, ast.DictComp):
-        return [Entry(None, table.with_node(node.value))]
+        return [TableEntry(None, table.with_node(node.value))]
     if not steps:
         return []
     if isinstance(node, ast.Call):
@@ -188,14 +188,14 @@ def _items(node: ast.Dict) -> list[tuple[ast.expr | None, ast.expr]]:
     return list(zip(node.keys, node.values, strict=True))
 
 
-def _returned(place: Place, call: ast.Call) -> list[Place]:
+def _returned(place: SourceExpression, call: ast.Call) -> list[SourceExpression]:
     """What a function of the file returns."""
     functions = [node for node in nodes_of(place.tree, *FUNCTIONS) if getattr(node, "name", "") == called_name(call)]
     returns = [node for function in functions for node in ast.walk(function) if isinstance(node, ast.Return)]
-    return [Place(place.file, node.lineno, node.value) for node in returns if node.value is not None]
+    return [SourceExpression(place.file, node.lineno, node.value) for node in returns if node.value is not None]
 
 
-def _stored(table: Place) -> Iterator[Entry]:
+def _stored(table: SourceExpression) -> Iterator[TableEntry]:
     """What the function around a table stores in it: `table[key] = value`."""
     name = ast.unparse(table.node)
     for node in ast.walk(scope_of(table.tree, table.line)):
@@ -203,7 +203,9 @@ def _stored(table: Place) -> Iterator[Entry]:
             target = node.targets[0]
             if ast.unparse(target.value) == name:
                 key = getattr(target.slice, "value", None)
-                yield Entry(key if isinstance(key, str) else None, Place(table.file, node.lineno, node.value))
+                yield TableEntry(
+                    key if isinstance(key, str) else None, SourceExpression(table.file, node.lineno, node.value)
+                )
 
 
 def _mentions(node: ast.AST, call: Call) -> bool:
@@ -222,7 +224,7 @@ def _plain_name(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _chosen(entries: list[Entry], keys: set[str]) -> list[Entry]:
+def _chosen(entries: list[TableEntry], keys: set[str]) -> list[TableEntry]:
     """The entry of the only key that is possible; all if several are."""
     found = [entry for entry in entries if entry.key in keys]
     if len(found) == 1:
@@ -230,7 +232,7 @@ def _chosen(entries: list[Entry], keys: set[str]) -> list[Entry]:
     return entries
 
 
-def _possible_keys(lookup: Lookup) -> set[str]:
+def _possible_keys(lookup: TableLookup) -> set[str]:
     """The texts that the program gives to the name by which it looks something up."""
     key = lookup.key
     if isinstance(key, ast.Constant):
