@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeGuard
 
 from insitu.trace.event import Call, Site
 from insitu.trace.explain.bindings import FUNCTIONS, nodes_around, nodes_of, scope_of
@@ -22,6 +24,9 @@ MOST_STEPS = 6  # from a name to its value
 MOST_SITES = 3
 # The parameters that a layer has beside one.
 _SIBLINGS = {"weight": frozenset(("bias",)), "bias": frozenset(("weight", "kernel"))}
+
+
+NamedValue = tuple[object, ast.expr | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,18 +175,45 @@ def _values_in_class(place: SourceExpression) -> list[SourceExpression]:
 
 def _entries(table: SourceExpression, steps: int = MOST_STEPS) -> list[TableEntry]:
     """What a table has: of a literal, of a comprehension, of what a function returns, of what is stored in it."""
-    node = table.node
-    if isinstance(node, ast.Dict):
-        return [TableEntry(getattr(key, "value", None), table.with_node(value)) for key, value in _items(node)]
-    if isinstance(node, ast.DictComp):
-        return [TableEntry(None, table.with_node(node.value))]
     if not steps:
         return []
-    if isinstance(node, ast.Call):
-        return [entry for value in _returned(table, node) for entry in _entries(value, steps - 1)]
+    read = _READERS.get(type(table.node), _entries_of_nothing)
+    return read(table, table.node, steps - 1)
+
+
+def _entries_of_nothing(table: SourceExpression, node: Any, steps: int) -> list[TableEntry]:
+    return []
+
+
+def _entries_of_literal(table: SourceExpression, node: ast.Dict, steps: int) -> list[TableEntry]:
+    return [TableEntry(getattr(key, "value", None), table.with_node(value)) for key, value in _items(node)]
+
+
+def _entries_of_comprehension(table: SourceExpression, node: ast.DictComp, steps: int) -> list[TableEntry]:
+    return [TableEntry(None, table.with_node(node.value))]
+
+
+def _entries_of_call(table: SourceExpression, node: ast.Call, steps: int) -> list[TableEntry]:
+    """What the tables have that a function of the file returns."""
+    return [entry for value in _returned(table, node) for entry in _entries(value, steps)]
+
+
+def _entries_of_name(table: SourceExpression, node: ast.expr, steps: int) -> list[TableEntry]:
+    """What a table with a name has from the start, and what is stored in it."""
+    stored = _stored(table)
     definition = _definition(table)
-    own = [] if definition is None else _entries(definition, steps - 1)
-    return own + list(_stored(table))
+    if definition is None:
+        return stored
+    return _entries(definition, steps) + stored
+
+
+_READERS: dict[type[ast.expr], Callable[[SourceExpression, Any, int], list[TableEntry]]] = {
+    ast.Dict: _entries_of_literal,
+    ast.DictComp: _entries_of_comprehension,
+    ast.Call: _entries_of_call,
+    ast.Name: _entries_of_name,
+    ast.Attribute: _entries_of_name,
+}
 
 
 def _items(node: ast.Dict) -> list[tuple[ast.expr | None, ast.expr]]:
@@ -195,17 +227,27 @@ def _returned(place: SourceExpression, call: ast.Call) -> list[SourceExpression]
     return [SourceExpression(place.file, node.lineno, node.value) for node in returns if node.value is not None]
 
 
-def _stored(table: SourceExpression) -> Iterator[TableEntry]:
+def _stored(table: SourceExpression) -> list[TableEntry]:
     """What the function around a table stores in it: `table[key] = value`."""
     name = ast.unparse(table.node)
-    for node in ast.walk(scope_of(table.tree, table.line)):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-            target = node.targets[0]
-            if ast.unparse(target.value) == name:
-                key = getattr(target.slice, "value", None)
-                yield TableEntry(
-                    key if isinstance(key, str) else None, SourceExpression(table.file, node.lineno, node.value)
-                )
+    nodes = ast.walk(scope_of(table.tree, table.line))
+    return [_stored_entry(table.file, node) for node in nodes if _stores_in(node, name)]
+
+
+def _stores_in(node: ast.AST, name: str) -> TypeGuard[ast.Assign]:
+    """Whether a statement stores something in the table of a name."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Subscript):
+        return False
+    return ast.unparse(node.targets[0].value) == name
+
+
+def _stored_entry(file: str, node: ast.Assign) -> TableEntry:
+    target = node.targets[0]
+    assert isinstance(target, ast.Subscript)
+    value = SourceExpression(file, node.lineno, node.value)
+    if isinstance(target.slice, ast.Constant):
+        return TableEntry(target.slice.value, value)
+    return TableEntry(None, value)
 
 
 def _mentions(node: ast.AST, call: Call) -> bool:
@@ -237,8 +279,7 @@ def _possible_keys(lookup: TableLookup) -> set[str]:
     key = lookup.key
     if isinstance(key, ast.Constant):
         return {str(key.value)}
-    name = _setting_name(key)
-    return {text for text in _given_texts(lookup.table.tree, name) if name}
+    return _given_texts(lookup.table.tree, _setting_name(key))
 
 
 def _setting_name(key: ast.expr) -> str:
@@ -248,21 +289,22 @@ def _setting_name(key: ast.expr) -> str:
     return str(getattr(key, "attr", getattr(key, "id", "")))
 
 
-def _given_texts(tree: ast.AST, name: str) -> Iterator[str]:
+def _given_texts(tree: ast.AST, name: str) -> set[str]:
     """The texts that a file gives to a name: in a dictionary, as an argument, by an assignment."""
-    for keyword in nodes_of(tree, ast.keyword):
-        if keyword.arg == name:
-            yield from _text(keyword.value)
-    for table in nodes_of(tree, ast.Dict):
-        for key, value in _items(table):
-            if getattr(key, "value", None) == name:
-                yield from _text(value)
-    for node in nodes_of(tree, ast.Assign, ast.AnnAssign):
-        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-        if node.value is not None and _setting_name(target) == name:
-            yield from _text(node.value)
+    pairs = [*_arguments(tree), *_dictionary_items(tree), *_assignments(tree)]
+    values = [value for given, value in pairs if given == name]
+    return {value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)}
 
 
-def _text(node: ast.expr) -> Iterator[str]:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
+def _arguments(tree: ast.AST) -> list[NamedValue]:
+    return [(keyword.arg, keyword.value) for keyword in nodes_of(tree, ast.keyword)]
+
+
+def _dictionary_items(tree: ast.AST) -> list[NamedValue]:
+    items = chain.from_iterable(map(_items, nodes_of(tree, ast.Dict)))
+    return [(getattr(key, "value", None), value) for key, value in items]
+
+
+def _assignments(tree: ast.AST) -> list[NamedValue]:
+    plain = [(_setting_name(node.targets[0]), node.value) for node in nodes_of(tree, ast.Assign)]
+    return plain + [(_setting_name(node.target), node.value) for node in nodes_of(tree, ast.AnnAssign)]
