@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 import insitu
 from insitu.trace.compare.closeness import Tolerance
-from insitu.trace.compare.contents import Summary, TensorContents
 from insitu.trace.compare.moves import Moves
 from insitu.trace.compare.pairs import align_sides
 from insitu.trace.compare.stops import side
+from insitu.trace.compare.tensor_contents import Summary, TensorContents
 from insitu.trace.diff import Cause, Diff
 from insitu.trace.event import Site
 

@@ -2,7 +2,7 @@
 
 Read this first, then `tensor_relations` and `weight_relations` (what a tensor of b is), `detours` and `last_agreement`
 (where runs that make other calls agree for the last time), `maker_names` and `lookups` (the calls and source lines that
-are named), and `moves` and `contents` (who made a tensor, and which tensors hold the same numbers).
+are named), and `moves` and `tensor_contents` (who made a tensor, and which tensors hold the same numbers).
 """
 
 from __future__ import annotations

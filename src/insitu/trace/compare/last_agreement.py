@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from insitu.trace.compare.contents import TensorContents
-from insitu.trace.compare.moves import Moves
+from insitu.trace.compare.moves import Moves, is_parameter
 from insitu.trace.compare.stops import inputs
+from insitu.trace.compare.tensor_contents import TensorContents
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.operation import operation
 
@@ -48,7 +48,7 @@ class LastAgreement:
         if has_numbers:
             return self._input_of_copy(call)
         unknown = [facts for facts in inputs(call) if not self._is_known(facts)]
-        unknown.sort(key=_is_parameter)
+        unknown.sort(key=is_parameter)
         return next((facts for facts in unknown if self._run.maker(facts) is not None), None)
 
     def _is_known(self, facts: TensorFacts) -> bool:
@@ -64,7 +64,3 @@ class LastAgreement:
         if operands and operation(call.kind, call.name).is_copy:
             return operands[0]
         return None
-
-
-def _is_parameter(facts: TensorFacts) -> bool:
-    return facts.type == "Parameter"

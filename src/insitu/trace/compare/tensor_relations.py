@@ -100,22 +100,20 @@ class TensorRelations:
 
     def _tied_user(self, a: TensorFacts, b: TensorFacts) -> Call | None:
         """Another call of a that takes a weight of a, if the call beside it takes another weight than this one of b."""
-        for known, pair in zip(self._evidence, self._pairs, strict=True):
-            if known is None:
-                continue
-            if any(tensor.a.id == a.id and _is_other_weight(tensor.b, b) for tensor in known.inputs):
-                return pair.calls_a[0]
+        for place, known in enumerate(self._evidence):
+            operands = [] if known is None else known.inputs
+            others = [tensor.b for tensor in operands if tensor.a.id == a.id]
+            if any(_is_other_weight(facts, b) for facts in others):
+                return self._pairs[place].calls_a[0]
         return None
 
     def _unit(self, facts: TensorFacts, found: Arrangement) -> Unit:
         """What is counted along a dimension: heads, if attention takes tensors of this form."""
         if len(facts.shape) != 4 or found.dimension != 1:
             return "item"
-        for call in self._runs.a.moves.calls.values():
-            known = operation(call.kind, call.name)
-            attends = known.family == "attention" or known.base == "softmax"
-            if attends and any(tensor.shape[:2] == facts.shape[:2] for tensor in call.inputs[:1]):
-                return "head"
+        attending = filter(_attends, self._runs.a.moves.calls.values())
+        if any(call.inputs[0].shape[:2] == facts.shape[:2] for call in attending):
+            return "head"
         return "item"
 
     def _equal(self, question: TensorQuestion) -> Relation | None:
@@ -141,6 +139,13 @@ class TensorRelations:
             return False
         closeness = self._comparison.close(a, b)
         return bool(closeness.same) and not closeness.measure and is_telling(b)
+
+
+def _attends(call: Call) -> bool:
+    """Whether a call computes attention, or the weights of attention."""
+    known = operation(call.kind, call.name)
+    computes_attention = known.family == "attention" or known.base == "softmax"
+    return computes_attention and bool(call.inputs)
 
 
 def _named_weights(call: Call) -> Iterator[tuple[str, TensorFacts]]:

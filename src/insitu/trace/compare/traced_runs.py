@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from insitu.trace.compare.contents import TensorContents
 from insitu.trace.compare.evidence import Comparison
 from insitu.trace.compare.moves import Moves
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.stops import Side
+from insitu.trace.compare.tensor_contents import TensorContents
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.kept_values import has_all_values, is_array
 
