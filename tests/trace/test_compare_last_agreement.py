@@ -169,6 +169,17 @@ def test_the_entry_of_a_table_is_named(keep: str) -> None:
     assert "comes from nn.GELU() (test_compare_last_agreement.py:" in str(diff)
 
 
+class Exact(Port):
+    def __init__(self) -> None:
+        super().__init__(SETTINGS)
+        self.act = nn.GELU(approximate="tanh")
+
+
+def test_the_entry_of_a_table_is_named_for_another_argument() -> None:
+    cause = first(compared(applied(Exact), applied(lambda: Port(SETTINGS)), "stats"))
+    assert cause.kind == "argument" and [relation.kind for relation in cause.relations] == ["lookup"]
+
+
 # Weights that a conversion leaves as they are.
 
 

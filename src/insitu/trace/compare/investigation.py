@@ -85,10 +85,13 @@ class Investigation:
         return tuple(next(filter(None, exchanged), []))
 
     def _lookups(self, pair: Pair) -> Iterator[Relation]:
-        """Where the function of b comes from that is called with other arguments than that of a."""
-        if not pair.matched or not self._ledger.account(pair).manner.changes:
-            return
-        yield from filter(None, map(_lookup, pair.calls_b))
+        """Where an activation of b comes from that is called with other arguments than that of a.
+
+        Programs look up activations by name. To read the source for all functions takes longer than the comparison.
+        """
+        is_activation = pair.matched and pair.b[0].operation.family == "activation"
+        if is_activation and self._ledger.account(pair).manner.changes:
+            yield from filter(None, map(_lookup, pair.calls_b))
 
     def _has_other_form(self, pair: Pair) -> bool:
         """Whether the runs make other calls here, or outputs of other shapes: only later calls can be compared."""
