@@ -273,7 +273,7 @@ class Diff:
         rows: list[Difference] = []
         while row.cause is not None:
             rows.append(row)
-            if row.because is None:
+            if row.because is None or self._is_head(row):
                 break
             row = self.differences[row.because]
         return tuple(rows + self._root(rows))
@@ -287,12 +287,17 @@ class Diff:
 
     def _root(self, rows: list[Difference]) -> list[Difference]:
         """The row of the cause that a chain leads to, if the calls in between were not recorded."""
-        if not rows or rows[-1].cause is None:
+        if not rows or rows[-1].cause is None or self._is_head(rows[-1]):
             return []
         heads = self.causes[rows[-1].cause].heads
-        if any(event in heads for event in rows[-1].events):
-            return []
         return [row for row in self.differences if heads[0] in row.events][:1]
+
+    def _is_head(self, row: Difference) -> bool:
+        """Whether the cause of a row begins at its calls."""
+        if row.cause is None:
+            return False
+        heads = self.causes[row.cause].heads
+        return any(event in heads for event in row.events)
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row for each call, or pair of calls."""

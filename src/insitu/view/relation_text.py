@@ -8,6 +8,7 @@ from collections.abc import Callable
 from insitu.trace.compare.arrangement import Arrangement, ArrangementKind
 from insitu.trace.compare.relation import Relation, RelationKind
 from insitu.trace.event import Call, Site
+from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.operation import operation
 from insitu.view.name import compact, spot
 from insitu.view.value import safe, short
@@ -26,7 +27,7 @@ def relation_text(relation: Relation) -> str:
     text = _SENTENCES[relation.kind](relation)
     if relation.certainty == "statistics" and relation.kind == "equal":
         text += ", as far as statistics show"
-    texts = [text, _makers_text(relation), _example_text(relation)]
+    texts = [text, _makers_text(relation), _example_text(relation), _writer_text(relation)]
     return "; ".join(filter(None, texts))
 
 
@@ -157,6 +158,19 @@ def _input_text(relation: Relation) -> str:
     return f"{safe(relation.subject)} of {short(compact(relation.user), 60)} differs, its other inputs agree"
 
 
+def _origin_text(relation: Relation) -> str:
+    text = f"{_subject(relation)} is not the weight of a"
+    if relation.user is None:
+        return text
+    user = f"{relation.user.path} {compact(relation.user)}".lstrip()
+    return f"{text}: a ties it to that of {short(user, 60)}, b does not"
+
+
+def _lookup_text(relation: Relation) -> str:
+    """The table entries from which b has the function that it calls."""
+    return f"{short(compact(relation.makers_b[0]), 60)} of b comes from {_expressions(relation.sites)}"
+
+
 _SENTENCES: dict[RelationKind, Callable[[Relation], str]] = {
     "arrangement": _arrangement_text,
     "part": _part_text,
@@ -164,16 +178,20 @@ _SENTENCES: dict[RelationKind, Callable[[Relation], str]] = {
     "not turned": _not_turned_text,
     "order": _order_text,
     "input": _input_text,
+    "origin": _origin_text,
+    "lookup": _lookup_text,
 }
+# What the calls have done that are named beside a tensor; no verb, no calls.
+_VERBS: dict[RelationKind, str] = {"equal": "made", "origin": "made", "lookup": ""}
 
 
 def _makers_text(relation: Relation) -> str:
     """The calls that have given the values their order, in both runs."""
     sides = ((relation.makers_a, "a"), (relation.makers_b, "b"))
     texts = [f"{_calls(calls)} in {side}" for calls, side in sides if calls]
-    if not texts:
+    verb = _VERBS.get(relation.kind, "arranged")
+    if not texts or not verb:
         return ""
-    verb = "made" if relation.kind == "equal" else "arranged"
     return f"{verb} by {', by '.join(texts)}"
 
 
@@ -209,3 +227,17 @@ def _example_text(relation: Relation) -> str:
     if relation.example is None:
         return ""
     return f"no call of b rearranges it, while {_calls((relation.example,))} rearranges another weight"
+
+
+def _writer_text(relation: Relation) -> str:
+    """The call that set a weight which no call rearranges, and the expressions that made its values."""
+    if relation.writer is None:
+        return ""
+    text = f"set by {_calls((relation.writer,))} in b"
+    if relation.sites:
+        text += f", from {_expressions(relation.sites)}"
+    return text
+
+
+def _expressions(sites: tuple[ExpressionSite, ...]) -> str:
+    return " or ".join([f"{short(site.text, 60)} ({spot(site)})" for site in sites])

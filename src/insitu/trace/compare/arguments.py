@@ -12,6 +12,10 @@ from insitu.trace.event import Call, TensorFacts, tensors
 
 _ROUNDING = 1e-9
 _DEVICE = re.compile(r"(cpu|cuda|mps|xpu|hpu|meta|xla|mtia)(:\d+)?")
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
+_PLACE_IN_MEMORY = re.compile(r"\d{10,20}")
+# Calls whose plain arguments say nothing: the result of `to` says it all, `__deepcopy__` takes what was copied before.
+_WITHOUT_ARGUMENTS = frozenset(("to", "__deepcopy__", "deepcopy"))
 
 Argument = tuple[str, Any, Any]
 Unnamed = tuple[str | int, Any, Any]  # by name, or by place among the arguments that are not tensors
@@ -27,7 +31,7 @@ def differing_arguments(a: Call, b: Call, name: str) -> list[Argument]:
     >>> differing_arguments(one, other, "softmax")
     [('dim', -1, 0)]
     """
-    if name == "to":  # what it makes of the tensor says it all
+    if name in _WITHOUT_ARGUMENTS:
         return []
     one, other = _plain(a), _plain(b)
     if one == other:
@@ -124,9 +128,19 @@ def _is_plain(item: Any) -> bool:
     kind = type(item)
     if kind in _PLAIN_TYPES:
         return True
-    if kind in _OTHER_TYPES:
+    if kind in _OTHER_TYPES or _is_memo(item):
         return False
     return next(tensors(item), None) is None
+
+
+def _is_memo(item: Any) -> bool:
+    """Whether an argument says which objects were copied before, by where in memory they are."""
+    return type(item) is dict and bool(item) and all(map(_is_address, item))
+
+
+def _is_address(key: Any) -> bool:
+    """Whether a key is the place of an object in memory, as a number or as the text of one."""
+    return isinstance(key, (int, str)) and _PLACE_IN_MEMORY.fullmatch(str(key)) is not None
 
 
 def _differences(
@@ -173,13 +187,18 @@ def _differences_by_name(a: dict[str, Any], b: dict[str, Any]) -> list[Unnamed]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    if _is_device(a) and _is_device(b):
-        return True
+    if isinstance(a, str) and isinstance(b, str):
+        return _are_same_texts(a, b)
     found = close_plain(a, b, _ROUNDING, 0.0)
     if found is None:
         return True
     return found.same is not False
 
 
-def _is_device(item: Any) -> bool:
-    return isinstance(item, str) and _DEVICE.fullmatch(item) is not None
+def _are_same_texts(a: str, b: str) -> bool:
+    """Whether texts say the same: a device is not compared, nor where in memory an object is."""
+    if a == b:
+        return True
+    if _DEVICE.fullmatch(a) and _DEVICE.fullmatch(b):
+        return True
+    return _ADDRESS.sub("", a) == _ADDRESS.sub("", b)

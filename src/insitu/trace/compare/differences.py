@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from insitu.trace.compare.beginnings import Beginnings, Leaving
 from insitu.trace.compare.causes import Causes
-from insitu.trace.compare.change import Changes, Manner
+from insitu.trace.compare.change import SAME_MANNER, Changes, Manner
+from insitu.trace.compare.detours import Detours
 from insitu.trace.compare.effects import Effects
 from insitu.trace.compare.evidence import Comparison, Evidence
 from insitu.trace.compare.generators import draws
@@ -22,6 +23,8 @@ from insitu.trace.compare.relation import Relations
 from insitu.trace.compare.repeats import distinct_causes
 from insitu.trace.compare.stops import Side, Stop
 from insitu.trace.diff import Cause, Compared, Difference, Outcome, Reason, ResultEffect, Status
+from insitu.trace.event import Call
+from insitu.trace.operation import operation
 
 MOST_INVESTIGATIONS = 5  # causes whose tensors are looked at
 
@@ -39,6 +42,7 @@ class Findings:
     ) -> None:
         self._pairs, self._found, self._ledger, self._sides = pairs, found, found.ledger, sides
         self._sightings = found.ledger.sightings
+        self._comparison = comparison
         self._effects = Effects(pairs, found)
         self._beginnings = Beginnings(pairs, sides)
         self._investigation = Investigation(pairs, evidence, found.ledger, sides, comparison)
@@ -70,12 +74,33 @@ class Findings:
         numbers = _numbers_by_place(self._places)
         causes: list[Cause] = []
         for place, cause in enumerate(self._causes):
-            relations: Relations = ()
             if place < MOST_INVESTIGATIONS:
-                relations = self._relations(self._pairs[min(numbers[place])])
+                cause = self._investigated(cause, self._pairs[min(numbers[place])])
             result = self._result(place, numbers[place])
-            causes.append(replace(cause, followers=followers[place], relations=relations, result=result))
+            causes.append(replace(cause, followers=followers[place], result=result))
         return tuple(causes)
+
+    def _investigated(self, cause: Cause, pair: Pair) -> Cause:
+        """A cause with what is known of its tensors, and with the calls since the last agreement of the runs."""
+        sighting = self._sightings.get(pair.number)
+        found = None
+        if sighting is not None and _has_other_form(pair, sighting):
+            found = self._investigation.detours(pair, self._leaving(pair, sighting))
+        if found is None or _explains_itself(cause, found):
+            return replace(cause, relations=self._relations(pair))
+        relations = self._investigation.relations_of_detours(pair, found)
+        calls_a, calls_b = _calls_since(pair.calls_a, found.a), _calls_since(pair.calls_b, found.b)
+        cause = replace(cause, a=found.a[0], b=found.b[0], calls_a=calls_a, calls_b=calls_b, relations=relations)
+        if pair.matched:
+            cause = replace(cause, kind="calls", reason=replace(cause.reason, manner=SAME_MANNER, is_stretch=True))
+        return self._with_size(cause, found)
+
+    def _with_size(self, cause: Cause, found: Detours) -> Cause:
+        """A cause with the difference in the tensors that the runs compute by other calls."""
+        size = self._comparison.close(*found.tensors)
+        if size.same is not False:
+            return cause
+        return replace(cause, delta=size.delta, measure=size.measure, certainty=size.certainty, relative=size.relative)
 
     def _result(self, place: int, numbers: list[int]) -> ResultEffect | None:
         """What a cause does to the last result that differs because of it; `numbers` are those of its pairs."""
@@ -280,6 +305,27 @@ class Findings:
         if sighting is not None and sighting.kind not in ("calls", "output"):
             return ()
         return tuple([(outer.a[0].event.name, self._ledger.account(outer).manner) for outer in account.around])
+
+
+def _has_other_form(pair: Pair, sighting: Sighting) -> bool:
+    """Whether the runs make other calls at a cause, or tensors of another shape: then the cause can be elsewhere."""
+    if sighting.kind in ("raised", "gradient") or _shifts_draws(pair, sighting):
+        return False
+    makes_other_calls = not pair.matched and bool(pair.a) and bool(pair.b)
+    return makes_other_calls or sighting.closeness.measure == "shape"
+
+
+def _explains_itself(cause: Cause, found: Detours) -> bool:
+    """Whether another argument explains all: the runs differ from the first values on, such as random numbers."""
+    beginnings = [operation(way[0].kind, way[0].name) for way in (found.a, found.b)]
+    return cause.kind == "argument" and any(known.is_initial for known in beginnings)
+
+
+def _calls_since(stretch: list[Call], way: tuple[Call, ...]) -> tuple[Call, ...]:
+    """The calls of a stretch since the last agreement, or the calls on the way from there if these are elsewhere."""
+    if way[0] not in stretch:
+        return way
+    return tuple(stretch[stretch.index(way[0]) :])
 
 
 def _numbers_by_place(places: dict[int, int]) -> dict[int, list[int]]:

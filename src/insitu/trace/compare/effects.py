@@ -8,6 +8,7 @@ from functools import cached_property
 from insitu.trace.compare.causes import Causes
 from insitu.trace.compare.ledger import NONE, Numbers, Sighting
 from insitu.trace.compare.pairs import Pair
+from insitu.trace.compare.stops import Stop, inputs
 from insitu.trace.diff import Effect
 from insitu.trace.event import Call
 
@@ -66,7 +67,12 @@ class Effects:
         return "lost"
 
     def _is_unexplained(self, number: int) -> bool:
-        """Whether the same call with the same inputs ends differently: to be reported, whatever becomes of it."""
+        """Whether the same call with the same inputs ends differently: to be reported, whatever becomes of it.
+
+        First values that do not reach a result are of no interest: a conversion has overwritten them.
+        """
+        if number in self._idle_beginnings:
+            return False
         return self._raises(number) or self._ledger.sightings[number].kind in ("output", "random", "gradient")
 
     def _raises(self, number: int) -> bool:
@@ -86,8 +92,22 @@ class Effects:
         ledger = self._ledger
         differing = {number: link.beyond for number, link in ledger.links.items() if link.beyond}
         differing |= {number: sighting.causes for number, sighting in ledger.sightings.items()}
-        ends = differing.keys() - ledger.used - ledger.agreed
+        ends = differing.keys() - ledger.used - ledger.agreed - self._idle_beginnings
         return {number: differing[number] for number in sorted(ends)}
+
+    @cached_property
+    def _idle_beginnings(self) -> set[int]:
+        """The pairs that only make first values, such as those of weights, in runs that compute results too."""
+        beginnings = {pair.number for pair in self._pairs if _makes_first_values(pair)}
+        if all(pair.number in beginnings for pair in self._pairs if self._is_end(pair)):
+            return set()
+        return beginnings
+
+    def _is_end(self, pair: Pair) -> bool:
+        """Whether calls make a tensor that no other call uses."""
+        if pair.number in self._ledger.used:
+            return False
+        return any(call.outputs for call in pair.calls_a + pair.calls_b)
 
     def last_result(self, numbers: Iterable[int]) -> tuple[Pair, Numbers] | None:
         """The last result of the run that differs because of one of these causes, and all causes of it."""
@@ -118,3 +138,17 @@ class Effects:
         if pair.matched and ledger.account(pair).manner.changes:
             return True
         return ledger.link(pair).suspect is pair and pair.number in ledger.used
+
+
+def _makes_first_values(pair: Pair) -> bool:
+    """Whether the calls of a pair only allocate memory, and write the first values of parameters."""
+    return all(map(_begins_parameter, pair.a + pair.b))
+
+
+def _begins_parameter(stop: Stop) -> bool:
+    call, known = stop.event, stop.operation
+    if type(call) is not Call or inputs(call):
+        return False
+    if known.is_uninitialized:
+        return True
+    return known.is_initial and all(facts.type == "Parameter" for facts in call.outputs)

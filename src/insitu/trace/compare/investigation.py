@@ -1,39 +1,32 @@
-"""What the tensors at a cause are: values of a in another order, another part, or another tensor of a."""
+"""What is known of the tensors at a cause, after the causes were found: which tensors to ask about.
+
+Read this first, then `tensor_relations` and `weight_relations` (what a tensor of b is), `detours` and `last_agreement`
+(where runs that make other calls agree for the last time), `maker_names` and `lookups` (the calls and source lines that
+are named), and `moves` and `tensor_contents` (who made a tensor, and which tensors hold the same numbers).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain, islice
-from typing import NamedTuple
 
-from insitu.trace.compare.arrangement import Arrangement, arrangement
-from insitu.trace.compare.closeness import close_arrays, close_stats
+from insitu.trace.compare.detours import Detours, DetourSearch
 from insitu.trace.compare.evidence import Comparison, Evidence, TensorPair, operand
 from insitu.trace.compare.ledger import CauseLedger
-from insitu.trace.compare.moves import MatrixOperand, Moves, weight_of
+from insitu.trace.compare.lookups import sites_of_function
+from insitu.trace.compare.maker_names import MakerNames
 from insitu.trace.compare.pairs import Pair
-from insitu.trace.compare.relation import Relation, Relations, Unit
+from insitu.trace.compare.relation import Relation, Relations
 from insitu.trace.compare.stops import Side
+from insitu.trace.compare.tensor_relations import TensorQuestion, TensorRelations
+from insitu.trace.compare.traced_runs import is_telling, traced_runs
+from insitu.trace.compare.weight_relations import WeightRelations
 from insitu.trace.event import Call, TensorFacts
-from insitu.trace.kept_values import has_all_values, is_array
-from insitu.trace.operation import operation
 
 MOST_RELATIONS = 3
 MOST_FOLLOWERS = 40  # pairs after a cause in which exchanged inputs are looked for
-MOST_TENSORS = 2000  # of a among which a tensor of b is looked for
-FIRST_VALUES = 16  # that are compared before all are
-FEWEST_ELEMENTS = 4  # of a tensor that is recognized by its values
 
 Leaving = tuple[TensorFacts, TensorFacts] | None
-
-
-class _Question(NamedTuple):
-    """A tensor of b that is not what a has in its place; `subject` is the operand, or "" for an output."""
-
-    subject: str
-    a: TensorFacts
-    b: TensorFacts
 
 
 class Investigation:
@@ -47,19 +40,58 @@ class Investigation:
         sides: tuple[Side, Side],
         comparison: Comparison,
     ) -> None:
+        runs = traced_runs(pairs, sides, comparison)
         self._pairs, self._evidence, self._ledger = pairs, evidence, ledger
         self._comparison = comparison
-        self._moves = (Moves(pairs, 0, sides[0]), Moves(pairs, 1, sides[1]))
+        self._names = MakerNames(runs)
+        self._tensors = TensorRelations(pairs, evidence, runs)
+        self._weights = WeightRelations(runs)
+        self._search = DetourSearch(pairs, ledger, runs)
+
+    def detours(self, pair: Pair, leaving: Leaving) -> Detours | None:
+        """The calls since the last agreement of the runs that lead to the first tensor that can be compared."""
+        tensors = leaving
+        if leaving is None or leaving[0].shape != leaving[1].shape:
+            tensors = self._first_comparable_input(pair)
+        if tensors is None:
+            return None
+        return self._search.detours(tensors)
+
+    def _first_comparable_input(self, pair: Pair) -> Leaving:
+        """The first input of a later call that has one shape in both runs, and differs because of a cause."""
+        inputs = chain.from_iterable(known.inputs for _, known in self._followers(pair))
+        found = next(filter(_differs_in_values, inputs), None)
+        if found is None:
+            return None
+        return found.a, found.b
 
     def relations(self, pair: Pair, leaving: Leaving) -> Relations:
         """What is known of the tensors at a cause; `leaving` are those by which a stretch was found to differ."""
         if pair.matched and not pair.calls_a:  # variables
             return ()
-        answers = filter(None, map(self._answer, self._questions(pair, leaving)))
-        found = [*self._weights(pair), *islice(answers, MOST_RELATIONS)]
+        answers = filter(None, map(self._tensors.answer, self._questions(pair, leaving)))
+        found = [*islice(answers, MOST_RELATIONS), *self._lookups(pair)]
         if not found and self._has_other_form(pair):
             found = self._inputs_of_followers(pair)
         return tuple(found[:MOST_RELATIONS])
+
+    def relations_of_detours(self, pair: Pair, found: Detours) -> Relations:
+        """What is known of the tensors that the runs compute by other calls: the weights in them, or themselves."""
+        question = TensorQuestion(_parameter_text(found.tensors[1]), *found.tensors)
+        relation = self._weights.relation(found.a, found.b) or self._tensors.answer(question) or _lookup(found.b[0])
+        if relation is not None:
+            return (relation,)
+        exchanged = (list(self._exchanged(*follower)) for follower in self._followers(pair))
+        return tuple(next(filter(None, exchanged), []))
+
+    def _lookups(self, pair: Pair) -> Iterator[Relation]:
+        """Where an activation of b comes from that is called with other arguments than that of a.
+
+        Programs look up activations by name. To read the source for all functions takes longer than the comparison.
+        """
+        is_activation = pair.matched and pair.b[0].operation.family == "activation"
+        if is_activation and self._ledger.account(pair).manner.changes:
+            yield from filter(None, map(_lookup, pair.calls_b))
 
     def _has_other_form(self, pair: Pair) -> bool:
         """Whether the runs make other calls here, or outputs of other shapes: only later calls can be compared."""
@@ -67,16 +99,15 @@ class Investigation:
             return True
         return self._ledger.account(pair).manner.is_reshaped
 
-    def _questions(self, pair: Pair, leaving: Leaving) -> Iterator[_Question]:
+    def _questions(self, pair: Pair, leaving: Leaving) -> Iterator[TensorQuestion]:
         """The tensors to ask about: inputs that differ; else weights, then what comes out."""
         known = self._evidence[pair.number]
         if known is not None:
             yield from self._questions_of_calls(pair, known)
         elif leaving is not None:
-            subject = f"parameter {leaving[1]!r}" if leaving[1].type == "Parameter" else ""
-            yield _Question(subject, *leaving)
+            yield TensorQuestion(_parameter_text(leaving[1]), *leaving)
 
-    def _questions_of_calls(self, pair: Pair, known: Evidence) -> Iterator[_Question]:
+    def _questions_of_calls(self, pair: Pair, known: Evidence) -> Iterator[TensorQuestion]:
         """The inputs of a pair of calls that differ, or that may differ unnoticed; else what comes out."""
         inputs = list(self._differing_inputs(pair, known)) or self._hidden_inputs(pair, known)
         yield from inputs
@@ -85,9 +116,9 @@ class Investigation:
         shows_later = self._shows_later(pair)
         for tensor in known.outputs:
             if shows_later or tensor.closeness.same is False:
-                yield _Question("", tensor.a, tensor.b)
+                yield TensorQuestion("", tensor.a, tensor.b)
 
-    def _hidden_inputs(self, pair: Pair, known: Evidence) -> list[_Question]:
+    def _hidden_inputs(self, pair: Pair, known: Evidence) -> list[TensorQuestion]:
         """The one weight or matrix given to the run, if all inputs agree in their statistics and outputs differ."""
         if known.manner.changes or known.output.same is not False:
             return []
@@ -103,178 +134,15 @@ class Investigation:
         sighting = self._ledger.sightings.get(pair.number)
         return sighting is not None and sighting.seen_at is not None
 
-    def _differing_inputs(self, pair: Pair, known: Evidence) -> Iterator[_Question]:
+    def _differing_inputs(self, pair: Pair, known: Evidence) -> Iterator[TensorQuestion]:
         for index, tensor in enumerate(known.inputs):
             if tensor.closeness.same is False:
                 yield self._question(pair, known, index)
 
-    def _question(self, pair: Pair, known: Evidence, index: int) -> _Question:
+    def _question(self, pair: Pair, known: Evidence, index: int) -> TensorQuestion:
         """The question about an input of a pair of calls."""
         call, tensor = pair.calls_a[0], known.inputs[index]
-        return _Question(operand(index, known.operands, pair.a[0].operation, call.kwargs), tensor.a, tensor.b)
-
-    def _answer(self, question: _Question) -> Relation | None:
-        """What a tensor of b is."""
-        finders = (self._part, self._arranged, self._reordered, self._equal)
-        return next(filter(None, (find(question) for find in finders)), None)
-
-    def _part(self, question: _Question) -> Relation | None:
-        """Another part of what both runs split."""
-        call_a, call_b = self._moves[0].maker(question.a), self._moves[1].maker(question.b)
-        if call_a is None or call_b is None:
-            return None
-        parts = _part_number(call_a, question.a), _part_number(call_b, question.b)
-        if -1 in parts or parts[0] == parts[1]:
-            return None
-        if not self._are_same_parts(call_a, call_b):
-            return None
-        return Relation("part", question.subject, parts=parts, makers_a=(call_a,), makers_b=(call_b,))
-
-    def _are_same_parts(self, a: Call, b: Call) -> bool:
-        """Whether two calls split the same tensor into the same parts."""
-        pairs = self._comparison.pairs(a.outputs, b.outputs)
-        return len(a.outputs) == len(b.outputs) and all(pair.closeness.same for pair in pairs)
-
-    def _arranged(self, question: _Question) -> Relation | None:
-        """The values of a in another order."""
-        a, b = question.a, question.b
-        found = self._arrangement(a, b)
-        if found is None:
-            return None
-        relation = self._with_makers(Relation("arrangement", question.subject, found), a, b)
-        return replace(relation, unit=self._unit(a, found))
-
-    def _reordered(self, question: _Question) -> Relation | None:
-        """The statistics of a, where a later call shows that the values are not the same."""
-        closeness = self._comparison.close(question.a, question.b)
-        is_hidden = closeness.same and closeness.certainty == "statistics"
-        if not is_hidden or not _is_telling(question.b):
-            return None
-        relation = Relation("order", question.subject, certainty="statistics")
-        return self._with_makers(relation, question.a, question.b)
-
-    def _weights(self, pair: Pair) -> Iterator[Relation]:
-        """The weights of products that the runs write differently, such as `F.linear` and `torch.addmm`."""
-        if pair.matched:
-            return
-        one, other = _first_weight(pair.calls_a), _first_weight(pair.calls_b)
-        if one is None or other is None or not self._rest_agrees(one, other):
-            return
-        relation = self._weight_by_values(one, other) or self._weight_by_statistics(one, other)
-        if relation is not None:
-            yield self._with_makers(relation, one.facts, other.facts)
-
-    def _rest_agrees(self, one: MatrixOperand, other: MatrixOperand) -> bool:
-        """Whether all that goes into two products agrees, in whatever shape, but for the weights."""
-        right = [facts for facts in other.call.inputs if facts is not other.facts]
-        for facts in one.call.inputs:
-            if facts is not one.facts and not any(self._has_same_content(facts, candidate) for candidate in right):
-                return False
-        return True
-
-    def _has_same_content(self, a: TensorFacts, b: TensorFacts) -> bool:
-        """Whether two tensors hold the same values in the same order, or have the same statistics."""
-        if a.shape == b.shape:
-            return bool(self._comparison.close(a, b).same)
-        if _has_values(a) and _has_values(b):
-            rtol, atol = self._comparison.tolerance.of(a.dtype, b.dtype)
-            return bool(close_arrays(a.kept.reshape(-1), b.kept.reshape(-1), rtol, atol).same)
-        if a.stats is None or b.stats is None:
-            return False
-        return bool(close_stats(a.stats, b.stats, *self._comparison.tolerance.of(a.dtype, b.dtype)).same)
-
-    def _weight_by_values(self, one: MatrixOperand, other: MatrixOperand) -> Relation | None:
-        """How the weight of b is that of a, if it is not what the product of b needs."""
-        a, b = one.facts, other.facts
-        if not _has_values(a) or not _has_values(b):
-            return None
-        is_turned = one.is_turned is not other.is_turned
-        needed = a.kept.T if is_turned else a.kept
-        rtol, atol = self._comparison.tolerance.of(a.dtype, b.dtype)
-        if close_arrays(needed, b.kept, rtol, atol).same:
-            return None
-        subject = f"weight {b!r}"
-        if is_turned and close_arrays(a.kept, b.kept, rtol, atol).same:
-            return Relation("not turned", subject)
-        found = arrangement(needed, b.kept, rtol, atol)
-        if found is None:
-            return None
-        return Relation("arrangement", subject, found)
-
-    def _weight_by_statistics(self, one: MatrixOperand, other: MatrixOperand) -> Relation | None:
-        """That the weights have the same statistics: only their order can make the products differ."""
-        a, b = one.facts, other.facts
-        if a.stats is None or a.stats != b.stats or not _is_telling(b):
-            return None
-        return Relation("order", f"weight {b!r}", certainty="statistics")
-
-    def _arrangement(self, a: TensorFacts, b: TensorFacts) -> Arrangement | None:
-        if not _has_values(a) or not _has_values(b):
-            return None
-        return arrangement(a.kept, b.kept, *self._comparison.tolerance.of(a.dtype, b.dtype))
-
-    def _with_makers(self, relation: Relation, a: TensorFacts, b: TensorFacts) -> Relation:
-        """The relation with the calls that gave the values their order."""
-        one, other = self._moves
-        makers = other.orders(b)
-        example = None
-        if b.type == "Parameter" and not makers:
-            example = other.example(b)
-        return replace(relation, makers_a=one.orders(a), makers_b=makers, example=example)
-
-    def _unit(self, facts: TensorFacts, found: Arrangement) -> Unit:
-        """What is counted along a dimension: heads, if attention takes tensors of this form."""
-        if len(facts.shape) != 4 or found.dimension != 1:
-            return "item"
-        for call in self._moves[0].calls.values():
-            known = operation(call.kind, call.name)
-            attends = known.family == "attention" or known.base == "softmax"
-            if attends and any(tensor.shape[:2] == facts.shape[:2] for tensor in call.inputs[:1]):
-                return "head"
-        return "item"
-
-    def _equal(self, question: _Question) -> Relation | None:
-        """Another tensor of a that has the values of the tensor of b."""
-        for name, facts in self._named_tensors():
-            if facts is not question.a and self._are_equal(facts, question.b):
-                certainty = self._comparison.close(facts, question.b).certainty
-                relation = Relation("equal", question.subject, equal_to=name, certainty=certainty)
-                return self._with_all_makers(relation, question)
-        return None
-
-    def _with_all_makers(self, relation: Relation, question: _Question) -> Relation:
-        """The relation with the calls that arranged the tensors, or else those that computed them."""
-        relation = self._with_makers(relation, question.a, question.b)
-        if relation.makers_a or relation.makers_b:
-            return relation
-        makers = [moves.maker(facts) for moves, facts in zip(self._moves, (question.a, question.b), strict=True)]
-        one, other = [() if maker is None else (maker,) for maker in makers]
-        return replace(relation, makers_a=one, makers_b=other)
-
-    def _named_tensors(self) -> Iterator[tuple[str, TensorFacts]]:
-        """The tensors of a by name: parameters that calls take, then what calls compute, each once."""
-        calls = list(self._moves[0].calls.values())[:MOST_TENSORS]
-        seen: set[int] = set()
-        for call in calls:
-            known = operation(call.kind, call.name)
-            if known.is_initial or known.is_move:
-                continue
-            inputs = call.inputs
-            for index, facts in enumerate(inputs):
-                if facts.type == "Parameter" and facts.id not in seen:
-                    seen.add(facts.id)
-                    yield f"{call.path} {operand(index, inputs, known, call.kwargs)}".lstrip(), facts
-        for call in calls:
-            if not operation(call.kind, call.name).is_move:
-                for facts in call.outputs:
-                    yield f"the output of {call.path} {operation(call.kind, call.name).own}".replace("  ", " "), facts
-
-    def _are_equal(self, a: TensorFacts, b: TensorFacts) -> bool:
-        """Whether two tensors have the same values, or at least the same statistics: not if they are all zeros."""
-        if a.shape != b.shape or a.dtype != b.dtype or not _begin_alike(a, b):
-            return False
-        closeness = self._comparison.close(a, b)
-        return bool(closeness.same) and not closeness.measure and _is_telling(b)
+        return TensorQuestion(operand(index, known.operands, pair.a[0].operation, call.kwargs), tensor.a, tensor.b)
 
     def _inputs_of_followers(self, pair: Pair) -> list[Relation]:
         """Inputs of later calls that are exchanged; if there are none, the one of several inputs that differs."""
@@ -302,7 +170,7 @@ class Investigation:
         if question.a.shape != question.b.shape:
             return
         relation = Relation("input", question.subject, user=pair.calls_a[0])
-        relation = self._with_makers(relation, question.a, question.b)
+        relation = self._names.with_order(relation, question.a, question.b)
         if relation.makers_b or relation.makers_a:
             yield relation
 
@@ -312,55 +180,32 @@ class Investigation:
         for question in self._differing_inputs(pair, known):
             for name, other in zip(names, known.inputs, strict=True):
                 closeness = self._comparison.close(other.a, question.b)
-                if closeness.same and _is_telling(question.b):
+                if closeness.same and is_telling(question.b):
                     relation = Relation("equal", question.subject, equal_to=name, certainty=closeness.certainty)
-                    yield self._with_makers(relation, question.a, question.b)
+                    yield self._names.with_order(relation, question.a, question.b)
                     break
 
 
-def _first_weight(calls: list[Call]) -> MatrixOperand | None:
-    """The weight of the first product among several calls."""
-    for call in calls:
-        weight = weight_of(call)
-        if weight is not None:
-            return weight
-    return None
+def _lookup(call: Call) -> Relation | None:
+    """Where the function of b comes from, if the program looks it up in a table."""
+    sites = sites_of_function(call)
+    if not sites:
+        return None
+    return Relation("lookup", makers_b=(call,), sites=sites)
+
+
+def _differs_in_values(tensor: TensorPair) -> bool:
+    return tensor.closeness.same is False and tensor.a.shape == tensor.b.shape
+
+
+def _parameter_text(facts: TensorFacts) -> str:
+    """A parameter as the subject of a sentence; other tensors have no name."""
+    if facts.type == "Parameter":
+        return f"parameter {facts!r}"
+    return ""
 
 
 def _is_given_matrix(tensor: TensorPair) -> bool:
     """Whether a tensor with an order was given to both runs, and only its statistics are known to agree."""
     was_made = (tensor.a.producer, tensor.b.producer) != (None, None)
     return len(tensor.a.shape) > 1 and not was_made and tensor.closeness.certainty == "statistics"
-
-
-def _has_values(facts: TensorFacts) -> bool:
-    return is_array(facts.kept) and has_all_values(facts)
-
-
-def _begin_alike(a: TensorFacts, b: TensorFacts) -> bool:
-    """Whether the first values of two tensors are equal, as far as is known: a quick test before all are compared."""
-    if not _has_values(a) or not _has_values(b):
-        return True
-    first, second = (facts.kept.reshape(-1)[:FIRST_VALUES].tobytes() for facts in (a, b))
-    return bool(first == second)
-
-
-def _is_telling(facts: TensorFacts) -> bool:
-    """Whether a tensor can be recognized by its values: it has several that are not all the same."""
-    stats = facts.stats
-    if stats is not None:
-        return stats.count >= FEWEST_ELEMENTS and stats.min != stats.max
-    if not _has_values(facts):
-        return False
-    return bool(facts.kept.size >= FEWEST_ELEMENTS and (facts.kept != facts.kept.flat[0]).any())
-
-
-def _part_number(call: Call, facts: TensorFacts) -> int:
-    """Which of several outputs of a call a tensor is; -1 if the call makes only one."""
-    outputs = call.outputs
-    if len(outputs) < 2:
-        return -1
-    for number, output in enumerate(outputs):
-        if output is facts:
-            return number
-    return -1

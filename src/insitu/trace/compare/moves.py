@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import chain
 
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.stops import Side
@@ -77,19 +78,19 @@ class Moves:
         """The calls that gave the values of a tensor their order, those behind the weight it was computed with too."""
         moves = list(self.behind(facts))
         changing = list(filter(_rearranges, moves))
-        source = facts
-        if moves:
-            sources = _sources(moves[-1])
-            source = sources[0] if len(sources) == 1 else facts
-        product = self.maker(source)
-        if not changing or product is None:
-            return tuple(changing)
-        if operation(product.kind, product.name).family != "product":
-            return tuple(changing)
-        for parameter in product.inputs:
-            if parameter.type == "Parameter":
-                changing += filter(_rearranges, self.behind(parameter))
-        return tuple(changing)
+        if not changing:
+            return ()
+        weights = self._weights_of_product(moves[-1])
+        behind_weights = chain.from_iterable(map(self.behind, weights))
+        return (*changing, *filter(_rearranges, behind_weights))
+
+    def _weights_of_product(self, move: Call) -> list[TensorFacts]:
+        """The weights of the product whose output a call moves; none if something else computed that."""
+        makers = filter(None, map(self.maker, _sources(move)))
+        products = [call for call in makers if operation(call.kind, call.name).family == "product"]
+        if len(products) != 1:
+            return []
+        return list(filter(is_parameter, products[0].inputs))
 
     def example(self, facts: TensorFacts) -> Call | None:
         """A call that gives another weight its order, if both weights are set on the same line."""
@@ -98,18 +99,16 @@ class Moves:
             return None
         for other in self._parameters():
             moves = list(self.behind(other))
-            if other.id == facts.id or places.isdisjoint(map(_place, moves)):
-                continue
-            for call in moves:
-                if operation(call.kind, call.name).family == "rearrangement":
-                    return call
+            turns = list(filter(_turns, moves))
+            if turns and other.id != facts.id and not places.isdisjoint(map(_place, moves)):
+                return turns[0]
         return None
 
     def _parameters(self) -> list[TensorFacts]:
         """The parameters that calls take and that an earlier call of the run has set."""
         found: list[TensorFacts] = []
         for call in self.calls.values():
-            found += [facts for facts in call.inputs if facts.type == "Parameter" and facts.producer is not None]
+            found += [facts for facts in filter(is_parameter, call.inputs) if facts.producer is not None]
             if len(found) > MOST_PARAMETERS:
                 break
         return found
@@ -118,6 +117,16 @@ class Moves:
 def _moves(call: Call) -> bool:
     """Whether a call only moves values: into a new tensor, or into one that was there."""
     return operation(call.kind, call.name).is_move
+
+
+def is_parameter(facts: TensorFacts) -> bool:
+    """Whether a tensor is a parameter of a model."""
+    return facts.type == "Parameter"
+
+
+def _turns(call: Call) -> bool:
+    """Whether a call gives all values another order."""
+    return operation(call.kind, call.name).family == "rearrangement"
 
 
 def _rearranges(call: Call) -> bool:

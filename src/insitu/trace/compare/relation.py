@@ -8,8 +8,9 @@ from typing import Literal
 from insitu.trace.compare.arrangement import Arrangement
 from insitu.trace.compare.closeness import Certainty
 from insitu.trace.event import Call
+from insitu.trace.explain.explanation import ExpressionSite
 
-RelationKind = Literal["arrangement", "part", "equal", "not turned", "order", "input"]
+RelationKind = Literal["arrangement", "part", "equal", "not turned", "order", "input", "origin", "lookup"]
 Unit = Literal["head", "item"]
 
 
@@ -23,9 +24,13 @@ class Relation:
     - "not turned": the values of a, where b needs the transposed ones.
     - "order": the statistics of a. The values have another order, or differ in what statistics do not show.
     - "input": the one input of a later call, `user`, that differs.
+    - "origin": another weight than that of a. `user` is another call of a that takes the weight of a, if b gives that
+      call another one: the weights are tied in a only.
+    - "lookup": not a tensor. The function that b calls comes from a table of the program; `sites` is where.
 
     `subject` is the operand, or "" for the output. `makers_a` and `makers_b` are the calls that put the values where
-    they are, the last one first. `example` is a call that turns another weight, which is set on the same line.
+    they are, the last one first. `example` is a call that turns another weight, which is set on the same line. `writer`
+    is the call that set a weight which no call rearranges, and `sites` are the expressions that made its values.
     """
 
     kind: RelationKind
@@ -38,6 +43,8 @@ class Relation:
     makers_b: tuple[Call, ...] = ()
     example: Call | None = None
     user: Call | None = None
+    writer: Call | None = None
+    sites: tuple[ExpressionSite, ...] = ()
     certainty: Certainty = "values"
 
 
