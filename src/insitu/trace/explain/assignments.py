@@ -5,7 +5,15 @@ from __future__ import annotations
 import ast
 from itertools import chain
 
-from insitu.trace.explain.bindings import Assignment, binding_of, covers, nodes_of, own_nodes, scope_of, single_targets
+from insitu.trace.explain.bindings import (
+    Assignment,
+    binding_of,
+    nodes_around,
+    nodes_of,
+    own_nodes,
+    scope_of,
+    single_targets,
+)
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import segment, tree_of
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
@@ -62,7 +70,7 @@ def only_return(scope: ast.AST) -> ast.Return | None:
 
 def names_with_own_scope(tree: ast.AST, line: int) -> set[str]:
     """The names of comprehensions on a line, and of lambdas, whose bodies may run at any time."""
-    around = [node for node in nodes_of(tree, ast.Lambda, *COMPREHENSIONS) if covers(node, line)]
+    around = nodes_around(tree, line, ast.Lambda, *COMPREHENSIONS)
     return set(chain.from_iterable(map(_own_scope_names, around)))
 
 

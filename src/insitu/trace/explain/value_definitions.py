@@ -14,6 +14,7 @@ from insitu.trace.explain.bindings import (
     binds,
     covers,
     may_be_bound_elsewhere,
+    nodes_around,
     nodes_of,
     own_nodes,
     parameters_of,
@@ -101,7 +102,7 @@ def _definition(node: ast.AST, name: str) -> ValueDefinition | None:
 
 def _comprehension_definition(tree: ast.AST, line: int, name: str) -> ValueDefinition | None:
     """What the only comprehension on a line that has a name goes over."""
-    around = [node for node in nodes_of(tree, *COMPREHENSIONS) if covers(node, line)]
+    around = nodes_around(tree, line, *COMPREHENSIONS)
     loops = [loop for node in around for loop in node.generators]
     found = [loop for loop in loops if name in map(ast.unparse, single_targets(loop.target))]
     if len(found) == 1:
