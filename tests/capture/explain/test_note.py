@@ -28,6 +28,7 @@ import insitu
 from insitu.capture.explain import build_failure
 from insitu.capture.explain.note import UNREAD, LazyNote
 from insitu.capture.live import CLEAR_AT
+from insitu.capture.nestings import Nestings
 
 
 @pytest.fixture
