@@ -12,8 +12,9 @@ import textwrap
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ from torch import Tensor, nn
 
 import insitu
 from insitu import ChoiceError, NonFiniteError, PatternError, StoreError
+from insitu.session.flight_options import FlightOptions
+from insitu.session.flight_recorder import FlightRecorder
+from insitu.store import save
 from insitu.trace.crash import Crash
 from insitu.trace.event import Call
 from insitu.trace.findings import Finding
@@ -435,6 +439,68 @@ def test_program_may_change_the_directory(tmp_path: Path, monkeypatch: pytest.Mo
         torch.ones(2).exp()
         raise ValueError("stop")
     assert (tmp_path / "crash.h5").exists()
+
+
+def test_directory_of_the_program_may_be_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(ValueError, match="stop") as raised, insitu.guard(last=5, to=tmp_path / "crash.h5"):
+        (tmp_path / "other").rmdir()
+        torch.ones(2).exp()
+        raise ValueError("stop")
+    assert str(tmp_path / "crash.h5") in raised.value.__notes__[-1]
+
+
+def test_name_that_another_process_takes_meanwhile_is_not_replaced(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def save_late(trace: Trace, path: Path) -> None:
+        if path == file:
+            path.write_text("of another process")
+        save(trace, path)
+
+    monkeypatch.setattr("insitu.session.flight_recorder.save_trace", save_late)
+    with pytest.raises(ValueError, match="stop"), insitu.guard(last=5, to=file):
+        torch.ones(2).exp()
+        raise ValueError("stop")
+    assert file.read_text() == "of another process"
+    assert crash_in(file.with_name(f"{file.stem}-2.h5"))[1].kind == "exception"
+
+
+def test_text_of_an_exception_that_computes_nan_is_not_a_finding(file: Path) -> None:
+    class ComputingError(Exception):
+        def __str__(self) -> str:
+            torch.zeros(2, requires_grad=True).log()
+            return "its text"
+
+    with pytest.raises(ComputingError), insitu.guard(last=5, to=file) as guard:
+        raise ComputingError
+    assert crash_in(file)[1].text == "ComputingError: its text"
+    assert not guard.findings
+
+
+def test_sigterm_does_not_wait_for_ever_for_the_file_of_a_watchdog(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("insitu.session.flight_recorder.PATIENCE", 0.01)
+    recorder = FlightRecorder(FlightOptions(to=file), None, pytest.fail, [], Counter())
+    with hold_elsewhere(recorder._lock):
+        recorder._on_termination()
+    assert not file.exists()
+
+
+@contextmanager
+def hold_elsewhere(lock: threading.RLock) -> Iterator[None]:
+    """Another thread holds a lock."""
+    is_held, is_over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            is_held.set()
+            is_over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    is_held.wait()
+    yield
+    is_over.set()
+    thread.join()
 
 
 def test_each_rank_writes_its_own_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
