@@ -198,12 +198,12 @@ def test_program_that_goes_on_after_nan_keeps_the_file_of_the_first(file: Path) 
 
 def test_later_event_of_another_kind_gets_a_file_of_its_own(file: Path) -> None:
     with pytest.warns(insitu.InsituWarning), pytest.raises(RuntimeError):  # noqa: SIM117
-        with insitu.guard(model := Net(), action="record", last=3, to=file):
+        with insitu.guard(model := Net(), action="record", last=3, to=file) as guard:
             infinite_loss()
             train(model, 12, fail_at(11))
     assert crash_in(file)[1].kind == "finding"
     _, crash = crash_in(file.with_name("crash-2.h5"))
-    assert (crash.kind, crash.step, len(crash.findings)) == ("exception", 11, 1)
+    assert (crash.kind, crash.step, len(crash.findings)) == ("exception", 11, len(guard.findings))
 
 
 def test_second_nan_that_ends_the_run_is_written(file: Path) -> None:

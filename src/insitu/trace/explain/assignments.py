@@ -10,7 +10,8 @@ from insitu.trace.explain.bindings import (
     binding_of,
     nodes_around,
     nodes_of,
-    own_nodes,
+    only_one,
+    own_nodes_of,
     scope_of,
     single_targets,
 )
@@ -62,10 +63,7 @@ def _item(value: ast.expr, index: int) -> ast.expr:
 
 def only_return(scope: ast.AST) -> ast.Return | None:
     """The `return` of a function that has one only."""
-    results = [node for node in own_nodes(scope) if isinstance(node, ast.Return)]
-    if len(results) == 1:
-        return results[0]
-    return None
+    return only_one(own_nodes_of(scope, ast.Return))
 
 
 def names_with_own_scope(tree: ast.AST, line: int) -> set[str]:
@@ -103,10 +101,10 @@ def _return_sites(tree: ast.AST, file: str, value: ast.expr) -> list[ExpressionS
 
 def _result_of(tree: ast.AST, name: str) -> ast.Return | None:
     """The only `return` of the only function with a name."""
-    functions = [node for node in nodes_of(tree, ast.FunctionDef) if node.name == name]
-    if len(functions) != 1 or functions[0].decorator_list:
+    function = only_one(node for node in nodes_of(tree, ast.FunctionDef) if node.name == name)
+    if function is None or function.decorator_list:
         return None
-    return only_return(functions[0])
+    return only_return(function)
 
 
 def function_result(tree: ast.AST, value: ast.expr) -> ast.Return | None:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, dropwhile
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from insitu.trace.explain.expressions import nodes_on_line
 
+T = TypeVar("T")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SCOPES = (*FUNCTIONS, ast.ClassDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -54,6 +55,24 @@ def _all_nodes(tree: ast.AST) -> Iterable[ast.AST]:
 def _nodes_of_file(tree: ast.Module) -> tuple[ast.AST, ...]:
     """Every node of a file: to walk a long file takes milliseconds."""
     return tuple(ast.walk(tree))
+
+
+def only_one(items: Iterable[T]) -> T | None:
+    """The only item; None if there are none, or several: then the source leaves doubt."""
+    found = list(items)
+    if len(found) == 1:
+        return found[0]
+    return None
+
+
+def function_named(tree: ast.AST, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The only function or method of a file with a name; None if there are none, or several."""
+    return only_one(node for node in nodes_of(tree, *FUNCTIONS) if node.name == name)
+
+
+def own_nodes_of(scope: ast.AST, *kinds: type[ast.AST]) -> list[Any]:
+    """The nodes of some kinds in a function, without those of the functions in it."""
+    return [node for node in own_nodes(scope) if isinstance(node, kinds)]
 
 
 def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:

@@ -128,9 +128,17 @@ def source_tree(file: str) -> ast.AST:
 
 
 def called_name(node: ast.AST) -> str:
-    """The last part of the name that an expression calls: of `torch.no_grad()` it is no_grad; empty for others."""
-    function = getattr(node, "func", None)
-    return str(getattr(function, "attr", getattr(function, "id", "")))
+    """The last part of the name that an expression calls; empty for other expressions.
+
+    >>> called_name(ast.parse("nn.Linear(2, 3)", mode="eval").body)
+    'Linear'
+    """
+    return last_name(getattr(node, "func", None))
+
+
+def last_name(node: ast.AST | None) -> str:
+    """The last part of a name with dots: of `torch.no_grad` it is no_grad; empty for other expressions."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def _node_at(tree: ast.AST, position: Position) -> NodeInStatement | None:

@@ -10,10 +10,10 @@ from insitu.trace.dtype import dtype_named
 from insitu.trace.explain.case import NamedOperand, before_dot
 from insitu.trace.explain.checks import elements, layers
 from insitu.trace.explain.explanation import OriginKind
+from insitu.trace.explain.expressions import called_name
 from insitu.trace.explain.remedies.call_parts import (
     NamedArgument,
     argument,
-    function_name,
     method_in,
     torch_in,
     with_keyword,
@@ -36,8 +36,8 @@ FACTORIES = ("zeros", "ones", "full", "arange", "linspace", "randn", "rand", "te
 
 def _converted(part: SourcePart, dtype: str) -> Fix:
     """The part with a conversion; a conversion that ends it already is replaced."""
-    method, known = f".{CONVERSIONS[dtype]}()", f".{function_name(part.node)}()"
-    if function_name(part.node) in CONVERSIONS.values() and part.text.endswith(known):
+    method, known = f".{CONVERSIONS[dtype]}()", f".{called_name(part.node)}()"
+    if called_name(part.node) in CONVERSIONS.values() and part.text.endswith(known):
         return part.with_text(f"{part.text.removesuffix(known)}{method}")
     return part.with_suffix(method)
 
@@ -89,7 +89,7 @@ def _not_on_meta(situation: Situation) -> Advice:
     doubt = "a tensor on meta has no elements; they may be meant to be loaded"
     if "device=" in part.text:
         return likely(without_keyword(part, "device"), doubt)
-    require(function_name(part.node) in FACTORIES)
+    require(called_name(part.node) in FACTORIES)
     return likely(with_keyword(part, "device", '"cpu"'), doubt)
 
 

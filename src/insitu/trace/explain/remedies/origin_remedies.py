@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from insitu.trace.advice import Advice, likely, possible
 from insitu.trace.explain.bindings import nodes_of
 from insitu.trace.explain.explanation import Origin, OriginKind, ShapeRow
-from insitu.trace.explain.remedies.call_parts import function_name, keyword, receiver
+from insitu.trace.explain.expressions import called_name
+from insitu.trace.explain.remedies.call_parts import keyword, receiver
 from insitu.trace.explain.remedies.situation import MADE, Situation
 from insitu.trace.explain.remedies.source_part import attempt, needed, only, part_at, require
 
@@ -78,7 +79,7 @@ def _without_call(wrong: WrongSize) -> Advice:
     changed = [pair for pair in zip(before.shape, after.shape, strict=True) if pair[0] != pair[1]]
     require(changed == [(wrong.wanted, wrong.size)])
     fix = part.with_value(receiver(part).text)
-    if function_name(part.node) == "pad":
+    if called_name(part.node) == "pad":
         return likely(fix, wrong.doubt)
     return possible(fix, wrong.doubt)
 
