@@ -10,7 +10,6 @@ from typing import Any
 from insitu.trace.explain.explanation import Underline
 from insitu.trace.explain.expressions import NO_EXPRESSION, Expression, Position, columns, line_at, position_of, segment
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
-from insitu.trace.explain.pairing import argument_pairs
 
 # Expressions that read a value and compute nothing.
 NAMES = (ast.Name, ast.Attribute, ast.Subscript)
@@ -83,9 +82,7 @@ class Statement:
 
     def _arguments(self) -> Iterator[Argument]:
         for call in [*self._calls.values(), *self._condition]:
-            name = self.history.callee_facts(call.at).name
-            for item, node in argument_pairs(call.node, name, self.history.args(call.at), self.history.kwargs(call.at)):
-                yield Argument(call, item, node)
+            yield from (Argument(call, item, node) for item, node in self.history.arguments(call.at))
 
     def _tensors(self) -> Iterator[TensorInStatement]:
         for argument in self._arguments():
