@@ -41,18 +41,18 @@ def size_sources(history: FailureHistory, at: int, size: int | str) -> Iterator[
         return
     for reading in chain.from_iterable(_readings(frame, node) for node in value_nodes(history, line)):
         tensor = _tensor_named(history, line, frame, reading.name)
-        if tensor is not None:
-            yield from _source(history, tensor, reading, size)
+        if tensor is None:
+            continue
+        shape = history.plain(tensor).shape
+        if _size_at(shape, reading.dim) == size:
+            yield SizeSource(tensor, reading.dim % len(shape))
 
 
-def _source(
-    history: FailureHistory, tensor: TensorToken, reading: ShapeReading, size: int | str
-) -> Iterator[SizeSource]:
-    """The dimension that was read, if it has a size."""
-    shape = history.plain(tensor).shape
-    dimension = range(len(shape))[reading.dim : reading.dim + 1 or None]
-    if [shape[each] for each in dimension] == [size]:
-        yield SizeSource(tensor, dimension[0])
+def _size_at(shape: tuple[int | str, ...], dim: int) -> int | str | None:
+    """The size of a dimension; None if the shape has no such dimension."""
+    if -len(shape) <= dim < len(shape):
+        return shape[dim]
+    return None
 
 
 def _readings(frame: StackFrame, node: ast.expr) -> Iterator[ShapeReading]:
@@ -123,7 +123,10 @@ def _tensor_named(history: FailureHistory, line: int, frame: StackFrame, name: s
     latest = islice(reversed(siblings), MOST_CALLS)
     arguments = chain.from_iterable(history.arguments(at) for at in latest if _is_in_frame(history, at, frame))
     tensors = (item for item, node in arguments if history.is_tensor(item) and ast.unparse(node) == name)
-    return next(tensors, None) or _input_of_module(history, parent, frame, name)
+    found = next(tensors, None)
+    if found is not None:
+        return found
+    return _input_of_module(history, parent, frame, name)
 
 
 def _is_in_frame(history: FailureHistory, at: int, frame: StackFrame) -> bool:
