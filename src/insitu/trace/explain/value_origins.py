@@ -89,9 +89,8 @@ def value_nodes(history: FailureHistory, line: int) -> list[ast.expr]:
     pairs = history.arguments(line)
     if pairs:
         return [argument for item, argument in pairs if not _is_torch_tensor(history, item)]
-    return argument_nodes(
-        history.expression(line).node
-    )  # a constructor, or a function of the user that torch calls another one in
+    # A constructor, or a function of the user inside of which torch calls another one.
+    return argument_nodes(history.expression(line).node)
 
 
 def argument_nodes(node: ast.AST) -> list[ast.expr]:
