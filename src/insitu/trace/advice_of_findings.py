@@ -14,7 +14,7 @@ from insitu.trace.advice import Advice, Fix, likely, possible
 from insitu.trace.event import Site
 from insitu.trace.explain.bindings import nodes_of, scope_of
 from insitu.trace.explain.case import before_dot
-from insitu.trace.explain.edits import added
+from insitu.trace.explain.edits import new_line
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import called_name, tree_of
 from insitu.trace.explain.remedies.call_parts import keyword, method_in, receiver, with_keyword
@@ -74,7 +74,7 @@ def _(finding: MissingGradients) -> Advice:
 def _(finding: StaleGradients) -> Advice:
     site = needed(finding.site)
     code = f"{_optimizer(site)}.zero_grad()"
-    fix = needed(added(site.file, site.line, code, "before"))
+    fix = needed(new_line(site.file, site.line, code, "before"))
     return likely(fix, "the gradients of several steps may be meant to add up")
 
 

@@ -120,7 +120,7 @@ def with_texts(expression: Expression, new: dict[ast.AST, str]) -> Fix | None:
     return _fix(expression, lines.pop(), [_change(expression.file, node, text) for node, text in new.items()])
 
 
-def added(file: str, line: int, code: str, action: str) -> Fix | None:
+def new_line(file: str, line: int, code: str, action: str) -> Fix | None:
     """A new line before or after another one."""
     if not _is_python(code):
         return None

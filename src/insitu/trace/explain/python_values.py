@@ -177,20 +177,20 @@ def _steps(history: FailureHistory, reading: NameReading, most: int) -> Iterator
     if not most:
         return
     if isinstance(reading.node, ast.Call):
-        yield from _returned(history, reading, ast.unparse(reading.node.func), most)
+        yield from _result_steps(history, reading, ast.unparse(reading.node.func), most)
         return
     found = definition_of(tree, reading.line, name)
     if isinstance(found, Parameter):
-        yield from _passed(history, reading, name, most)
+        yield from _argument_steps(history, reading, name, most)
     elif found is not None:
-        yield from _defined(history, reading, name, found, most)
+        yield from _definition_steps(history, reading, name, found, most)
 
 
-def _passed(history: FailureHistory, reading: NameReading, name: str, most: int) -> Iterator[ValueStep]:
+def _argument_steps(history: FailureHistory, reading: NameReading, name: str, most: int) -> Iterator[ValueStep]:
     """Where the argument for a parameter was computed; the call itself if the argument is an expression."""
     argument = passed_argument(history, reading.stack, name)
     if argument is None:
-        yield from _collated(history, reading, name)
+        yield from _sample_steps(history, reading, name)
         return
     if _says_little(argument):
         return
@@ -204,7 +204,7 @@ def _passed(history: FailureHistory, reading: NameReading, name: str, most: int)
     yield ValueStep(name, site, _readings(caller, argument))
 
 
-def _collated(history: FailureHistory, reading: NameReading, name: str) -> Iterator[ValueStep]:
+def _sample_steps(history: FailureHistory, reading: NameReading, name: str) -> Iterator[ValueStep]:
     """The samples that a collate function got: what the dataset returns."""
     file = reading.frame.file
     if len(reading.stack) < 2:
@@ -216,7 +216,7 @@ def _collated(history: FailureHistory, reading: NameReading, name: str) -> Itera
         yield ValueStep(name, ExpressionSite(file, item.lineno, "", segment(file, item)), _readings(inside, item))
 
 
-def _defined(
+def _definition_steps(
     history: FailureHistory, reading: NameReading, name: str, found: ValueDefinition, most: int
 ) -> Iterator[ValueStep]:
     """The statement that gave a name its value, or the one behind it that computed the value."""
@@ -227,15 +227,15 @@ def _defined(
         items = list(_item_steps(history, here, name, found.statement, most))
         yield from items or [ValueStep(name, site, _readings(here, found.value))]
     elif found.is_plain and repeated_value(found.value) is not None:
-        yield from _repeated(history, here, ValueStep(name, site), most)
+        yield from _repetition_steps(history, here, ValueStep(name, site), most)
     elif found.is_plain and _is_empty_container(found.value):
-        yield from _filled(history, reading, name, most)
+        yield from _filling_steps(history, reading, name, most)
     elif not found.is_plain or not _says_little(found.value):
-        yield from _returned(history, here, name, most)
+        yield from _result_steps(history, here, name, most)
         yield ValueStep(name, site, _readings(here, found.value, is_resolved=True))
 
 
-def _repeated(history: FailureHistory, here: NameReading, step: ValueStep, most: int) -> Iterator[ValueStep]:
+def _repetition_steps(history: FailureHistory, here: NameReading, step: ValueStep, most: int) -> Iterator[ValueStep]:
     """Where the value was computed that an assignment only repeats; of an attribute, the assignment as well."""
     repeated = repeated_value(here.node)
     if repeated is None:
@@ -286,7 +286,7 @@ def _is_empty_container(node: ast.expr) -> bool:
     return items == []
 
 
-def _filled(history: FailureHistory, reading: NameReading, name: str, most: int) -> Iterator[ValueStep]:
+def _filling_steps(history: FailureHistory, reading: NameReading, name: str, most: int) -> Iterator[ValueStep]:
     """The only statement that fills a container, and what it puts in."""
     file = reading.frame.file
     found = filling_of(source_tree(file), reading.line, name)
@@ -299,7 +299,7 @@ def _filled(history: FailureHistory, reading: NameReading, name: str, most: int)
     yield ValueStep(name, found.site(file), _readings(here, found.value))
 
 
-def _returned(history: FailureHistory, call: NameReading, name: str, most: int) -> Iterator[ValueStep]:
+def _result_steps(history: FailureHistory, call: NameReading, name: str, most: int) -> Iterator[ValueStep]:
     """What the function of the same file that an expression calls returns: where that was computed."""
     file = call.frame.file
     result = function_result(source_tree(file), call.node)

@@ -63,7 +63,7 @@ def _layer_of_dtype(situation: Situation) -> Advice:
     data = min(situation.case.operands, key=elements.reluctance)
     origin = situation.origin_part(OriginKind.FACT, name=data.facts.dtype)
     require(any(words in origin.text for words in ASKS_FOR_DTYPE))
-    part = situation.made(layer.name)
+    part = situation.producer(layer.name)
     dtype = f"{torch_in(part.file)}.{dtype_named(data.facts.dtype).name}"
     return likely(with_keyword(part, "dtype", dtype), f"{data.label} may be of the wrong dtype instead")
 
@@ -85,7 +85,7 @@ def one_device(situation: Situation) -> Advice:
 def _not_on_meta(situation: Situation) -> Advice:
     operand = needed(next((each for each in situation.case.operands if each.facts.device == "meta"), None))
     origin = situation.find_origin(OriginKind.FACT, name="meta")
-    part = situation.made(operand.name) if origin is None else part_at(origin.site)
+    part = situation.producer(operand.name) if origin is None else part_at(origin.site)
     doubt = "a tensor on meta has no elements; they may be meant to be loaded"
     if "device=" in part.text:
         return likely(without_keyword(part, "device"), doubt)

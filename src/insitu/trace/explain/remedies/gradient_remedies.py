@@ -9,7 +9,7 @@ from insitu.trace.advice import Advice, Fix, likely, possible
 from insitu.trace.explain.bindings import LOOPS, nodes_around, nodes_of, scope_of
 from insitu.trace.explain.case import before_dot
 from insitu.trace.explain.checks import autograd
-from insitu.trace.explain.edits import added, statement_at
+from insitu.trace.explain.edits import new_line, statement_at
 from insitu.trace.explain.explanation import ExpressionSite, Origin, OriginKind
 from insitu.trace.explain.expressions import Expression, called_name, tree_of
 from insitu.trace.explain.messages import INVALID_GRADIENT
@@ -20,7 +20,7 @@ from insitu.trace.explain.remedies.call_parts import (
     torch_in,
     with_keyword,
 )
-from insitu.trace.explain.remedies.situation import MADE, Remedies, Situation
+from insitu.trace.explain.remedies.situation import PRODUCING, Remedies, Situation
 from insitu.trace.explain.remedies.source_part import SourcePart, first_advice, needed, only, part_at, require
 
 REMEDIES = Remedies()
@@ -37,7 +37,7 @@ ALIASES = "other names of the same tensor do not see the change then"
 def reduced_loss(situation: Situation) -> Advice:
     """Reduce the loss: in the function that makes it, else on the line that failed."""
     name = needed(situation.case.first).name
-    origin = situation.find_origin(*MADE, name=name)
+    origin = situation.find_origin(*PRODUCING, name=name)
     if origin is not None and not situation.is_in_function(origin):
         return _mean_of(part_at(origin.site))
     return _mean_of(situation.on_line(name))
@@ -197,7 +197,7 @@ def _detached(situation: Situation) -> Advice:
 
 
 def _line(file: str, line: int, code: str, action: str) -> Fix:
-    return needed(added(file, line, code, action))
+    return needed(new_line(file, line, code, action))
 
 
 @REMEDIES.add(autograd.changed_in_place)

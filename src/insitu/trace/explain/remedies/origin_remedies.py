@@ -11,7 +11,7 @@ from insitu.trace.explain.bindings import nodes_of
 from insitu.trace.explain.explanation import Origin, OriginKind, ShapeRow
 from insitu.trace.explain.expressions import called_name
 from insitu.trace.explain.remedies.call_parts import keyword, receiver
-from insitu.trace.explain.remedies.situation import MADE, Situation
+from insitu.trace.explain.remedies.situation import PRODUCING, Situation
 from insitu.trace.explain.remedies.source_part import attempt, needed, only, part_at, require
 
 SIGNS: dict[type[ast.operator], int] = {ast.Add: 1, ast.Sub: -1}
@@ -55,7 +55,7 @@ def _is_about(origin: Origin, row: ShapeRow, size: int | str) -> bool:
     """Whether an origin is one of a size, or of the value of a row."""
     if origin.kind is OriginKind.SIZE:
         return origin.size == size
-    return origin.kind in MADE and origin.name == row.name
+    return origin.kind in PRODUCING and origin.name == row.name
 
 
 def _without_offset(wrong: WrongSize) -> Advice:
