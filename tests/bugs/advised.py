@@ -89,6 +89,11 @@ def guarded(program: Program, names: dict[str, Any] | None = None) -> Finding | 
     return next(iter(guard.findings), None)
 
 
+def is_another(again: Finding, first: Finding | None) -> bool:
+    """Whether a finding on the advised program is only a warning about something else."""
+    return first is not None and again.severity != "error" and again.kind != first.kind
+
+
 def repairs(program: Program, advice: Advice) -> bool:
     """Whether the program is well with the advised line: it runs, and the guard does not find the same again."""
     assert advice.fix is not None
@@ -100,7 +105,8 @@ def repairs(program: Program, advice: Advice) -> bool:
         try:
             exec(compile(advice.fix.applied(program.source), program.file, "exec"), names)
             if program.found_by == "guard":
-                return guarded(program, names) is None
+                again = guarded(program, names)
+                return again is None or is_another(again, guarded(program))
             names["run"]()
         except Exception:
             return False

@@ -12,8 +12,9 @@ import textwrap
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ from torch import Tensor, nn
 
 import insitu
 from insitu import ChoiceError, NonFiniteError, PatternError, StoreError
+from insitu.session.flight_options import FlightOptions
+from insitu.session.flight_recorder import FlightRecorder
+from insitu.store import save
 from insitu.trace.crash import Crash
 from insitu.trace.event import Call
 from insitu.trace.findings import Finding
@@ -66,6 +70,11 @@ def fail_at(wanted: int) -> Before:
         return torch.randn(16, 5) if step == wanted else None
 
     return fail
+
+
+def infinite_loss() -> None:
+    """Compute a loss of Inf: a guard reports it at once."""
+    torch.zeros(1, requires_grad=True).log().sum().backward()
 
 
 def crash_in(path: Path) -> tuple[Trace, Crash]:
@@ -167,9 +176,9 @@ def test_exception_class_that_accepts_no_note_and_has_no_text(file: Path) -> Non
 
 def test_nan_writes_the_last_steps_and_opens_at_the_call(file: Path) -> None:
     with pytest.raises(NonFiniteError) as caught, insitu.guard(model := Net(), last=5, to=file) as guard:
-        train(model, 12, lambda step: model.head.weight.log() if step == 7 else None)
+        train(model, 12, lambda step: model.body.weight.repeat(2, 1).log() if step == 7 else None)
     trace, crash = crash_in(file)
-    assert (crash.kind, crash.step) == ("finding", 6)
+    assert (crash.kind, crash.step) == ("finding", 7)
     at_fault = trace[crash.call or 0]
     assert isinstance(at_fault, Call) and at_fault.name == "torch.Tensor.log"
     assert at_fault.outputs[0].stats is not None and at_fault.outputs[0].stats.nan > 0
@@ -181,7 +190,7 @@ def test_nan_writes_the_last_steps_and_opens_at_the_call(file: Path) -> None:
 def test_program_that_goes_on_after_nan_keeps_the_file_of_the_first(file: Path) -> None:
     with pytest.warns(insitu.InsituWarning, match="the last 3 steps are in"):  # noqa: SIM117
         with insitu.guard(model := Net(), action="record", last=3, to=file):
-            train(model, 30, lambda step: torch.zeros(1, requires_grad=True).log() * 0 and None if step > 9 else None)
+            train(model, 30, lambda step: infinite_loss() if step > 9 else None)
     _, crash = crash_in(file)
     assert (crash.kind, crash.step) == ("finding", 9)
     assert sorted(os.listdir(file.parent)) == ["crash.h5", "crash.html"]
@@ -189,19 +198,19 @@ def test_program_that_goes_on_after_nan_keeps_the_file_of_the_first(file: Path) 
 
 def test_later_event_of_another_kind_gets_a_file_of_its_own(file: Path) -> None:
     with pytest.warns(insitu.InsituWarning), pytest.raises(RuntimeError):  # noqa: SIM117
-        with insitu.guard(model := Net(), action="record", last=3, to=file):
-            torch.zeros(1, requires_grad=True).log()
+        with insitu.guard(model := Net(), action="record", last=3, to=file) as guard:
+            infinite_loss()
             train(model, 12, fail_at(11))
     assert crash_in(file)[1].kind == "finding"
     _, crash = crash_in(file.with_name("crash-2.h5"))
-    assert (crash.kind, crash.step, len(crash.findings)) == ("exception", 11, 1)
+    assert (crash.kind, crash.step, len(crash.findings)) == ("exception", 11, len(guard.findings))
 
 
 def test_second_nan_that_ends_the_run_is_written(file: Path) -> None:
     with pytest.raises(NonFiniteError), insitu.guard(last=3, to=file):
         with pytest.raises(NonFiniteError):
-            torch.zeros(1, requires_grad=True).log()
-        torch.full((1,), -1.0, requires_grad=True).sqrt()
+            infinite_loss()
+        torch.full((1,), -1.0, requires_grad=True).sqrt().sum().backward()
     assert crash_in(file.with_name("crash-2.h5"))[1].text.startswith("NonFiniteError")
 
 
@@ -435,6 +444,68 @@ def test_program_may_change_the_directory(tmp_path: Path, monkeypatch: pytest.Mo
         torch.ones(2).exp()
         raise ValueError("stop")
     assert (tmp_path / "crash.h5").exists()
+
+
+def test_directory_of_the_program_may_be_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(ValueError, match="stop") as raised, insitu.guard(last=5, to=tmp_path / "crash.h5"):
+        (tmp_path / "other").rmdir()
+        torch.ones(2).exp()
+        raise ValueError("stop")
+    assert str(tmp_path / "crash.h5") in raised.value.__notes__[-1]
+
+
+def test_name_that_another_process_takes_meanwhile_is_not_replaced(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def save_late(trace: Trace, path: Path) -> None:
+        if path == file:
+            path.write_text("of another process")
+        save(trace, path)
+
+    monkeypatch.setattr("insitu.session.flight_recorder.save_trace", save_late)
+    with pytest.raises(ValueError, match="stop"), insitu.guard(last=5, to=file):
+        torch.ones(2).exp()
+        raise ValueError("stop")
+    assert file.read_text() == "of another process"
+    assert crash_in(file.with_name(f"{file.stem}-2.h5"))[1].kind == "exception"
+
+
+def test_text_of_an_exception_that_computes_nan_is_not_a_finding(file: Path) -> None:
+    class ComputingError(Exception):
+        def __str__(self) -> str:
+            torch.zeros(2, requires_grad=True).log()
+            return "its text"
+
+    with pytest.raises(ComputingError), insitu.guard(last=5, to=file) as guard:
+        raise ComputingError
+    assert crash_in(file)[1].text == "ComputingError: its text"
+    assert not guard.findings
+
+
+def test_sigterm_does_not_wait_for_ever_for_the_file_of_a_watchdog(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("insitu.session.flight_recorder.PATIENCE", 0.01)
+    recorder = FlightRecorder(FlightOptions(to=file), None, pytest.fail, [], Counter())
+    with hold_elsewhere(recorder._lock):
+        recorder._on_termination()
+    assert not file.exists()
+
+
+@contextmanager
+def hold_elsewhere(lock: threading.RLock) -> Iterator[None]:
+    """Another thread holds a lock."""
+    is_held, is_over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            is_held.set()
+            is_over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    is_held.wait()
+    yield
+    is_over.set()
+    thread.join()
 
 
 def test_each_rank_writes_its_own_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,8 +23,8 @@ class Decoder:
     What it remembers of earlier records is kept by id, so that they may be on a tape no longer.
     """
 
-    def __init__(self, base: Base, *, origin: float, rank: int) -> None:
-        self.sites = Sites()
+    def __init__(self, base: Base, *, origin: float, rank: int, with_nestings: bool = True) -> None:
+        self.sites = Sites(with_nestings=with_nestings)
         self.outside = self.sites.outside(base.above)
         self.origin, self.rank = origin, rank
         self.steps = StepCounter()

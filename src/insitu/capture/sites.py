@@ -111,22 +111,23 @@ class Codes:
 
 
 class Sites:
-    """Turns chains of (code, instruction) pairs into interned sites."""
+    """Turns chains of (code, instruction) pairs into interned sites.
 
-    def __init__(self) -> None:
+    `with_nestings` says whether the loops and branches around each site matter: to find them, its file is parsed.
+    """
+
+    def __init__(self, *, with_nestings: bool = True) -> None:
         self._places: dict[tuple[int, int], tuple[CodeType, Site | None]] = {}
         self._sites: dict[tuple[int, int, int], Site | None] = {}
         self._operators: dict[tuple[int, int], str | None] = {}
         self._lines: dict[tuple[str, int, str, int], Site] = {}
         self._positions: dict[int, tuple[CodeType, list[tuple[int | None, ...]]]] = {}
         self._has_vmap = False
-        self._nestings: Nestings = Nestings()
+        self._nestings = Nestings() if with_nestings else NoNestings()
 
     def outside(self, pairs: Sequence[Any]) -> Site | None:
         """The site of the innermost of the pairs above a session; what is around them does not matter there."""
-        sites = Sites()
-        sites._nestings = NoNestings()
-        return sites.chain(pairs, None)
+        return Sites(with_nestings=False).chain(pairs, None)
 
     def chain(self, pairs: Sequence[Any], caller: Site | None) -> Site | None:
         """The site of the innermost of the pairs, which come innermost first; `caller` is what lies further out."""

@@ -3,6 +3,9 @@
 Five events write a file, each the first time that it happens: an exception that ends the block, a finding of NaN or
 Inf, a spike of the loss, SIGTERM, and a watchdog, which may fire some times before it matters. No event replaces the
 file of an earlier one.
+
+The order of reading: `capture/ring.py` keeps the last steps, `capture/flight_checks.py` fills the ring,
+`session/watchdog.py` and `FlightRecorder` here notice the events, and `trace/crash.py` says what a file holds.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from insitu.capture.isolation import run_isolated
 from insitu.capture.program_calls import ProgramCalls, SubjectCalls
 from insitu.capture.ring import Ring, RingContents
 from insitu.capture.step_rule import StepRule
@@ -51,6 +55,8 @@ MOST_ON_PAGE = 50_000  # events of the last steps that are on the page; the file
 MOST_NAMES = 1000  # crash.h5, crash-2.h5, …
 # Of each kind of event, so many are written. A watchdog may fire while data is prepared, or a model is compiled.
 MOST_FILES: dict[CrashKind, int] = {"watchdog": 3}
+FOREVER = -1.0
+PATIENCE = 10.0  # seconds that the handler of SIGTERM waits for a file that another thread is writing
 SPIKE = "spike"  # the kind of findings of which each is written, whatever its severity
 
 
@@ -65,6 +71,25 @@ class CrashFile:
     def text(self) -> str:
         """Where the last steps are."""
         return written_text(self.steps, shown_path(self.path))
+
+
+@dataclass(frozen=True)
+class CrashEvent:
+    """Why the last steps are written: its kind, a line about it, and the exception, the finding or the stacks."""
+
+    kind: CrashKind
+    text: str
+    error: BaseException | None = None
+    finding: Finding | None = None
+    stacks: tuple[ThreadStack, ...] = ()
+
+
+@dataclass(frozen=True)
+class FlightSource:
+    """Where the last steps come from while the block runs."""
+
+    recorder: Recorder
+    checks: FlightChecks
 
 
 class FlightRecorder:
@@ -87,15 +112,14 @@ class FlightRecorder:
         self._about = about_trace(subject, "functions")
         self._subject = subject
         self.ring = Ring(options.last, options.memory)
-        self._recorder: Recorder | None = None
-        self._checks: FlightChecks | None = None
+        self._source: FlightSource | None = None
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._places: set[tuple[object, ...]] = set()  # of the findings that were written
 
     def start(self, recorder: Recorder, checks: FlightChecks, undo: ExitStack) -> None:
         """Count the steps, and listen to SIGTERM and to the clock."""
-        self._recorder, self._checks = recorder, checks
+        self._source = FlightSource(recorder, checks)
         undo.callback(self._let_go)
         self._count_steps(undo)
         termination = Termination(self._on_termination, lambda end: False, chains=True)
@@ -117,11 +141,11 @@ class FlightRecorder:
 
     def _let_go(self) -> None:
         """The block has ended: there is nothing to write any more."""
-        self._recorder = self._checks = None
+        self._source = None
 
     def _begin_step(self, training: bool | None) -> None:
-        if self._checks is not None:
-            self._checks.begin_step()
+        if self._source is not None:
+            self._source.checks.begin_step()
 
     # Events.
 
@@ -143,7 +167,7 @@ class FlightRecorder:
         if not is_spike and finding.severity != "error":
             return None
         kind: CrashKind = "spike" if is_spike else "finding"
-        file = self._write(kind, first_line(finding.text), finding=finding)
+        file = self._write(CrashEvent(kind, first_line(finding.text), finding=finding))
         if file is not None:
             self._places.add(finding.place)
         return file
@@ -157,7 +181,7 @@ class FlightRecorder:
         has_more_to_say = error is not None and ends_badly(error) and not self._has_file(error)
         if error is None or not has_more_to_say:
             return
-        file = self._write("exception", error_line(error), error=error)
+        file = self._write(CrashEvent("exception", error_line(error), error=error))
         if file is None:
             return
         add_text(error, file.text)
@@ -170,101 +194,85 @@ class FlightRecorder:
         return finding is not None and finding.place in self._places
 
     def _on_termination(self) -> None:
-        file = self._write("sigterm", "SIGTERM arrived")
+        file = self._write(CrashEvent("sigterm", "SIGTERM arrived"), patience=PATIENCE)
         if file is not None:
             self._say(file.text)
 
     def _on_silence(self, seconds: float) -> None:
         """The watchdog fires, in a thread of its own; the program goes on."""
         text = f"no step for {seconds:.3g} s"
-        file = self._write("watchdog", text, stacks=thread_stacks())
+        file = self._write(CrashEvent("watchdog", text, stacks=thread_stacks()))
         if file is not None:
             self._say(f"{text}: {file.text}")
 
     # The file.
 
-    def _write(
-        self,
-        kind: CrashKind,
-        text: str,
-        *,
-        error: BaseException | None = None,
-        finding: Finding | None = None,
-        stacks: tuple[ThreadStack, ...] = (),
-    ) -> CrashFile | None:
-        """Write the last steps, if this kind of event was not written before; None if nothing is written."""
+    def _write(self, event: CrashEvent, *, patience: float = FOREVER) -> CrashFile | None:
+        """Write the last steps, if this kind of event was not written before; None if nothing is written.
+
+        `patience` is how many seconds to wait for a thread that is writing another file. The handler of a signal must
+        not wait for ever: the code that it interrupts may hold what the other thread waits for.
+        """
         if os.getpid() != self._pid:  # the child of a fork leaves it to its parent
             return None
-        with self._lock, SignalShield():
-            if self._recorder is None or self._written[kind] >= MOST_FILES.get(kind, 1):
+        with SignalShield():
+            if not self._lock.acquire(timeout=patience):
                 return None
             try:
-                trace = self._trace(kind, text, error, finding, stacks)
-                path = self._save(trace)
-                self._written[kind] += 1
-            except Exception as own:
-                self._recorder.trouble("writing the last steps", own)
-                return None
-            self._save_page(trace, path)
-            return CrashFile(path, trace.crash.count if trace.crash is not None else 0)
+                return self._write_alone(event)
+            finally:
+                self._lock.release()
 
-    def _trace(
-        self,
-        kind: CrashKind,
-        text: str,
-        error: BaseException | None,
-        finding: Finding | None,
-        stacks: tuple[ThreadStack, ...],
-    ) -> Trace:
-        assert self._recorder is not None
-        assert self._checks is not None
-        found = self._checks.contents(self._recorder.decoder, reads_devices=kind != "watchdog")
-        call = call_at_fault(found.events, error, finding)
-        crash = self._crash(kind, text, found, call, finding, stacks)
-        about = {**self._about, "crash": crash.plain()}
-        explanation = self._explanation(error)
-        if explanation is not None:
-            about["explanation"] = plain_explanation(explanation)
-        return Trace(found.events, about=about)
-
-    def _explanation(self, error: BaseException | None) -> Explanation | None:
-        from insitu.session.record import explanation_for
-
-        if error is None:
+    def _write_alone(self, event: CrashEvent) -> CrashFile | None:
+        """Write the last steps while no other thread does."""
+        source = self._source
+        if source is None or self._written[event.kind] >= MOST_FILES.get(event.kind, 1):
             return None
         try:
-            return explanation_for(error)
+            trace = self._trace(source, event)
+            path = self._save(trace)
         except Exception as own:
-            assert self._recorder is not None
-            self._recorder.trouble("explaining the exception", own)
+            source.recorder.trouble("writing the last steps", own)
             return None
+        self._written[event.kind] += 1
+        try:
+            save_page(trace, path)
+        except Exception as own:
+            source.recorder.trouble("making the page of the last steps", own)
+        return CrashFile(path, trace.crash.count if trace.crash is not None else 0)
 
-    def _crash(
-        self,
-        kind: CrashKind,
-        text: str,
-        found: RingContents,
-        call: Call | None,
-        finding: Finding | None,
-        stacks: tuple[ThreadStack, ...],
-    ) -> Crash:
-        findings = list(self._findings)
-        is_new = finding is not None and all(finding.place != other.place for other in findings)
-        if finding is not None and is_new:
-            findings.append(finding)
+    def _trace(self, source: FlightSource, event: CrashEvent) -> Trace:
+        """The last steps, and why they are written."""
+        contents = source.checks.contents(source.recorder.decoder, reads_devices=event.kind != "watchdog")
+        crash = self._crash(event, contents)
+        about = {**self._about, "crash": crash.plain()}
+        explanation = explanation_of(event, source.recorder)
+        if explanation is not None:
+            about["explanation"] = plain_explanation(explanation)
+        return Trace(contents.events, about=about)
+
+    def _crash(self, event: CrashEvent, contents: RingContents) -> Crash:
+        call = call_at_fault(contents.events, event)
         return Crash(
-            kind,
-            text,
-            found.step,
-            found.first,
+            event.kind,
+            event.text,
+            contents.step,
+            contents.first,
             self._options.last,
-            is_cut=found.is_cut,
-            with_statistics=found.with_statistics,
+            is_cut=contents.is_cut,
+            with_statistics=contents.with_statistics,
             call=None if call is None else call.id,
-            kept_from=found.kept_from,
-            findings=tuple(CrashFinding(each.severity, each.text) for each in findings),
-            stacks=stacks,
+            kept_from=contents.kept_from,
+            findings=tuple(CrashFinding(each.severity, each.text) for each in self._findings_with(event.finding)),
+            stacks=event.stacks,
         )
+
+    def _findings_with(self, finding: Finding | None) -> list[Finding]:
+        """The findings of the guard so far, with one that it reports later."""
+        findings = list(self._findings)
+        if finding is not None and finding.place not in [other.place for other in findings]:
+            findings.append(finding)
+        return findings
 
     def _save(self, trace: Trace) -> Path:
         """Write the file; into the folder for temporary files if that is not possible where it should be."""
@@ -282,15 +290,26 @@ class FlightRecorder:
             return self._options.to
         return Path(rank_file(str(self._options.to), RUN_SUFFIXES, dist.current_rank()))
 
-    def _save_page(self, trace: Trace, path: Path) -> None:
-        from insitu.view.html import page  # only a crash needs it
 
-        try:
-            text = page(trace, steps=steps_on_page(trace.events), title=path.name)
-            write_whole(path.with_suffix(PAGE), text.encode(), overwrite=False)
-        except Exception as own:
-            assert self._recorder is not None
-            self._recorder.trouble("making the page of the last steps", own)
+def save_page(trace: Trace, path: Path) -> None:
+    """Write the page of a file beside it."""
+    from insitu.view.html import page  # only a crash needs it
+
+    text = page(trace, steps=steps_on_page(trace.events), title=path.name)
+    write_whole(path.with_suffix(PAGE), text.encode(), overwrite=False)
+
+
+def explanation_of(event: CrashEvent, recorder: Recorder) -> Explanation | None:
+    """The explanation of the exception that ended the block; None for other events."""
+    from insitu.session.record import explanation_for
+
+    if event.error is None:
+        return None
+    try:
+        return explanation_for(event.error)
+    except Exception as own:
+        recorder.trouble("explaining the exception", own)
+        return None
 
 
 def ends_badly(error: BaseException) -> bool:
@@ -312,9 +331,9 @@ def first_line(text: str) -> str:
 
 
 def error_line(error: BaseException) -> str:
-    """An exception in a line, whatever its class makes of itself."""
+    """An exception in a line, whatever its class makes of itself: its text may compute something."""
     try:
-        message = first_line(str(error))
+        message = first_line(run_isolated(lambda: str(error)))
     except Exception:
         message = ""
     name = type(error).__name__
@@ -323,14 +342,14 @@ def error_line(error: BaseException) -> str:
     return f"{name}: {message}"
 
 
-def call_at_fault(events: list[Event], error: BaseException | None, finding: Finding | None) -> Call | None:
-    """The call that raised the exception, or that a finding is about."""
-    if error is not None:
-        return failed_call(events, type(error).__name__)
-    if finding is None or finding.call is None:
+def call_at_fault(events: list[Event], event: CrashEvent) -> Call | None:
+    """The call that raised the exception, or that a finding is about; None if it is not known."""
+    if event.error is not None:
+        return failed_call(events, type(event.error).__name__)
+    if event.finding is None or event.finding.call is None:
         return None
-    place = place_of(finding.call)
-    same = (event for event in reversed(events) if isinstance(event, Call) and place_of(event) == place)
+    place = place_of(event.finding.call)
+    same = (each for each in reversed(events) if isinstance(each, Call) and place_of(each) == place)
     return next(same, None)
 
 
@@ -355,14 +374,22 @@ def save_under_free_name(trace: Trace, path: Path) -> Path:
         free = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
         if os.path.lexists(free) or os.path.lexists(free.with_suffix(PAGE)):
             continue
-        save_trace(trace, free)
+        try:
+            save_trace(trace, free)
+        except StoreError:
+            if os.path.lexists(free):  # another process was faster
+                continue
+            raise
         return free
     raise StoreError(f"{str(path)!r} and {MOST_NAMES} names like it are taken: remove some of these files")
 
 
 def shown_path(path: Path) -> str:
     """A path as the user would write it."""
-    relative = os.path.relpath(path)
+    try:
+        relative = os.path.relpath(path)
+    except (OSError, ValueError):  # the current directory was removed, or is on another drive
+        return str(path)
     if relative.startswith(os.pardir):
         return str(path)
     return relative

@@ -257,7 +257,8 @@ class Termination:
         """Stop handling SIGTERM."""
         self.is_over = True
         current: Any = signal.getsignal(signal.SIGTERM)
-        if current is self:
+        is_main = threading.current_thread() is threading.main_thread()  # no other thread may set a handler
+        if current is self and is_main:
             signal.signal(signal.SIGTERM, current_handler(self.previous))
 
 

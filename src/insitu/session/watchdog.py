@@ -36,8 +36,7 @@ class Watchdog:
     def stop(self) -> None:
         """Watch no more."""
         self._is_over.set()
-        is_in_child = not self._thread.is_alive()  # of a fork, which has no such thread
-        if not is_in_child and threading.current_thread() is not self._thread:
+        if threading.current_thread() is not self._thread:
             self._thread.join(LONGEST_END)
 
     def _watch(self) -> None:

@@ -15,10 +15,10 @@ from insitu.trace.array_source import first_parameter
 from insitu.trace.event import Site
 from insitu.trace.explain.bindings import nodes_of, scope_of
 from insitu.trace.explain.case import before_dot
-from insitu.trace.explain.edits import added
+from insitu.trace.explain.edits import new_line
 from insitu.trace.explain.explanation import ExpressionSite
-from insitu.trace.explain.expressions import tree_of
-from insitu.trace.explain.remedies.call_parts import function_name, keyword, method_in, receiver, with_keyword
+from insitu.trace.explain.expressions import called_name, tree_of
+from insitu.trace.explain.remedies.call_parts import keyword, method_in, receiver, with_keyword
 from insitu.trace.explain.remedies.gradient_remedies import connected
 from insitu.trace.explain.remedies.source_part import NoAdvice, SourcePart, attempt, needed, only, part_at, require
 from insitu.trace.findings import (
@@ -85,21 +85,21 @@ def _(finding: MissingGradients) -> Advice:
 def _(finding: StaleGradients) -> Advice:
     site = needed(finding.site)
     code = f"{_optimizer(site)}.zero_grad()"
-    fix = needed(added(site.file, site.line, code, "before"))
+    fix = needed(new_line(site.file, site.line, code, "before"))
     return likely(fix, "the gradients of several steps may be meant to add up")
 
 
 def _optimizer(site: Site) -> str:
     """The only name on which the function around a line calls `.step()`, without schedulers and scalers."""
     calls = nodes_of(scope_of(needed(tree_of(site.file)), site.line), ast.Call)
-    names = {ast.unparse(call.func.value) for call in calls if function_name(call) == "step" and not call.args}
+    names = {ast.unparse(call.func.value) for call in calls if called_name(call) == "step" and not call.args}
     return only(name for name in names if not any(word in name.lower() for word in NOT_OPTIMIZERS))
 
 
 @advise.register
 def _(finding: LossMistake) -> Advice:
     part = part_of(finding.site)
-    require(function_name(part.node) in PROBABILITIES)
+    require(called_name(part.node) in PROBABILITIES)
     if finding.mistake == "batch":
         return likely(with_keyword(part, "dim", "-1"), "the classes may be another dimension than the last")
     return likely(part.with_value(receiver(part).text), "the probabilities may be needed elsewhere")
@@ -268,7 +268,7 @@ def _inside_of_one(finding: NonFinite, part: SourcePart) -> Advice:
     """The gradient of acos and asin at -1 and 1."""
     inside = _input(part)
     cosine = inside
-    if function_name(inside.node) == "clamp":
+    if called_name(inside.node) == "clamp":
         cosine = receiver(inside)
     fix = inside.with_text(f"{before_dot(cosine.text)}.clamp(-1 + 1e-6, 1 - 1e-6)")
     return likely(fix, "the angle is then a little too large or too small")

@@ -28,6 +28,7 @@ import insitu
 from insitu.capture.explain import build_failure
 from insitu.capture.explain.note import UNREAD, LazyNote
 from insitu.capture.live import CLEAR_AT
+from insitu.capture.nestings import Nestings
 
 
 @pytest.fixture
@@ -436,3 +437,12 @@ def test_note_behaves_as_its_text() -> None:
     assert note.split("\n") == note.splitlines() == str(note).splitlines()
     assert repr(note) == repr(str(note))
     assert f"{note:>10}" == str(note)
+
+
+def test_explanation_does_not_look_for_the_loops_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find the loops around a site, the whole file is parsed: that takes longer than the explanation."""
+    monkeypatch.setattr(Nestings, "_files", {})
+    with pytest.raises(RuntimeError) as raised, insitu.record():
+        torch.ones(2) @ torch.ones(3)
+    assert insitu.explain(raised.value).misfits
+    assert not Nestings._files

@@ -30,7 +30,7 @@ class Reading(FailureHistory):
     def __init__(self, tape: Tape, *, cleared: tuple[int, int] = (0, 0)) -> None:
         self.tape = tape
         self._begin, self._cleared = cleared
-        self._decoder = Decoder(Base(None), origin=0.0, rank=0)
+        self._decoder = Decoder(Base(None), origin=0.0, rank=0, with_nestings=False)
         self._tape = TapeDecoder(self._decoder, tape, Ids(self._cleared), connects=False)
         self._callees: dict[int, CalleeFacts] = {}
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 import ast
 from itertools import chain
 
-from insitu.trace.explain.bindings import Assignment, binding_of, covers, nodes_of, own_nodes, scope_of, single_targets
+from insitu.trace.explain.bindings import (
+    Assignment,
+    binding_of,
+    nodes_around,
+    nodes_of,
+    only_one,
+    own_nodes_of,
+    scope_of,
+    single_targets,
+)
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import segment, tree_of
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
@@ -54,15 +63,12 @@ def _item(value: ast.expr, index: int) -> ast.expr:
 
 def only_return(scope: ast.AST) -> ast.Return | None:
     """The `return` of a function that has one only."""
-    results = [node for node in own_nodes(scope) if isinstance(node, ast.Return)]
-    if len(results) == 1:
-        return results[0]
-    return None
+    return only_one(own_nodes_of(scope, ast.Return))
 
 
 def names_with_own_scope(tree: ast.AST, line: int) -> set[str]:
     """The names of comprehensions on a line, and of lambdas, whose bodies may run at any time."""
-    around = [node for node in nodes_of(tree, ast.Lambda, *COMPREHENSIONS) if covers(node, line)]
+    around = nodes_around(tree, line, ast.Lambda, *COMPREHENSIONS)
     return set(chain.from_iterable(map(_own_scope_names, around)))
 
 
@@ -95,10 +101,10 @@ def _return_sites(tree: ast.AST, file: str, value: ast.expr) -> list[ExpressionS
 
 def _result_of(tree: ast.AST, name: str) -> ast.Return | None:
     """The only `return` of the only function with a name."""
-    functions = [node for node in nodes_of(tree, ast.FunctionDef) if node.name == name]
-    if len(functions) != 1 or functions[0].decorator_list:
+    function = only_one(node for node in nodes_of(tree, ast.FunctionDef) if node.name == name)
+    if function is None or function.decorator_list:
         return None
-    return only_return(functions[0])
+    return only_return(function)
 
 
 def function_result(tree: ast.AST, value: ast.expr) -> ast.Return | None:

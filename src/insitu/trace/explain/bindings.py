@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, dropwhile
-from operator import attrgetter
-from typing import Any
+from operator import attrgetter, itemgetter
+from typing import Any, TypeVar
 
+from insitu.trace.explain.expressions import nodes_on_line
+
+T = TypeVar("T")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SCOPES = (*FUNCTIONS, ast.ClassDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -30,15 +33,9 @@ def scope_of(tree: ast.AST, line: int) -> ast.AST:
 
 
 def nodes_around(tree: ast.AST, line: int, *kinds: type[ast.AST]) -> list[Any]:
-    """The nodes of some kinds that span a line, the outermost first; the rest of a long file is not looked at."""
-    found: list[ast.AST] = []
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop(0)
-        children = list(ast.iter_child_nodes(node))
-        waiting += [child for child in children if covers(child, line) or not hasattr(child, "lineno")]
-        found.append(node)
-    return [node for node in found if isinstance(node, kinds) and covers(node, line)]
+    """The nodes of some kinds that span a line, the outermost first."""
+    nodes = chain([tree], map(itemgetter(0), nodes_on_line(tree, line)))
+    return [node for node in nodes if isinstance(node, kinds) and covers(node, line)]
 
 
 @lru_cache(maxsize=64)
@@ -47,10 +44,35 @@ def nodes_of(tree: ast.AST, *kinds: type[ast.AST]) -> tuple[Any, ...]:
     return tuple(node for node in _all_nodes(tree) if isinstance(node, kinds))
 
 
-@lru_cache(maxsize=8)
-def _all_nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
-    """Every node of a tree: to walk a long file takes milliseconds."""
+def _all_nodes(tree: ast.AST) -> Iterable[ast.AST]:
+    """Every node of a tree."""
+    if isinstance(tree, ast.Module):
+        return _nodes_of_file(tree)
+    return ast.walk(tree)
+
+
+@lru_cache(maxsize=4)
+def _nodes_of_file(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Every node of a file: to walk a long file takes milliseconds."""
     return tuple(ast.walk(tree))
+
+
+def only_one(items: Iterable[T]) -> T | None:
+    """The only item; None if there are none, or several: then the source leaves doubt."""
+    found = list(items)
+    if len(found) == 1:
+        return found[0]
+    return None
+
+
+def function_named(tree: ast.AST, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The only function or method of a file with a name; None if there are none, or several."""
+    return only_one(node for node in nodes_of(tree, *FUNCTIONS) if node.name == name)
+
+
+def own_nodes_of(scope: ast.AST, *kinds: type[ast.AST]) -> list[Any]:
+    """The nodes of some kinds in a function, without those of the functions in it."""
+    return [node for node in own_nodes(scope) if isinstance(node, kinds)]
 
 
 def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:

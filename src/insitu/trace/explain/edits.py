@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
 from insitu.trace.advice import Fix
 from insitu.trace.explain.case import before_dot
 from insitu.trace.explain.explanation import ExpressionSite
-from insitu.trace.explain.expressions import Expression, columns, position_of, segment, tree_of
+from insitu.trace.explain.expressions import Expression, columns, nodes_on_line, position_of, segment, tree_of
 
 MOST_CODE = 160  # characters of a line that is shown as a fix
 
@@ -36,7 +35,7 @@ def expression_of(site: ExpressionSite | None) -> Expression | None:
     if tree is None:
         return None
     found: dict[tuple[int, ...], Expression] = {}
-    for node, statement in _nodes_at(tree, tree, site.line):
+    for node, statement in nodes_on_line(tree, site.line):
         begins_here = position_of(node)[0] == site.line and not isinstance(node, ast.Expr)
         if begins_here and segment(site.file, node) == site.text:
             found.setdefault(position_of(node), Expression(site.file, node, statement))
@@ -50,22 +49,8 @@ def statement_at(file: str, line: int) -> ast.stmt | None:
     tree = tree_of(file)
     if tree is None:
         return None
-    statements = [node for node, _ in _nodes_at(tree, tree, line) if isinstance(node, ast.stmt)]
+    statements = [node for node, _ in nodes_on_line(tree, line) if isinstance(node, ast.stmt)]
     return next((node for node in reversed(statements) if node.lineno == line), None)
-
-
-def _nodes_at(node: ast.AST, statement: ast.AST, line: int) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Every node below one that spans a line, the outermost first, with the statement that it is a part of."""
-    for child in ast.iter_child_nodes(node):
-        if not hasattr(child, "lineno"):
-            yield from _nodes_at(child, statement, line)
-            continue
-        first, last, *_ = position_of(child)
-        if not first <= line <= last:
-            continue
-        around = child if isinstance(child, ast.stmt) else statement
-        yield child, around
-        yield from _nodes_at(child, around, line)
 
 
 def with_suffix(expression: Expression, node: ast.AST, suffix: str) -> Fix | None:
@@ -135,7 +120,7 @@ def with_texts(expression: Expression, new: dict[ast.AST, str]) -> Fix | None:
     return _fix(expression, lines.pop(), [_change(expression.file, node, text) for node, text in new.items()])
 
 
-def added(file: str, line: int, code: str, action: str) -> Fix | None:
+def new_line(file: str, line: int, code: str, action: str) -> Fix | None:
     """A new line before or after another one."""
     if not _is_python(code):
         return None

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import ast
 import linecache
+import warnings
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import takewhile
+from operator import attrgetter
 from types import CodeType
 from typing import Any
+
+from insitu.trace.collector import pause_collector
 
 # First and last line, first and last column (in bytes).
 Position = tuple[int, int, int, int]
 # A node, and the statement that it is a part of.
 NodeInStatement = tuple[ast.AST, ast.AST]
 MOST_LINES = 8  # of a statement that are shown
+MOST_FILES = 16  # whose trees are kept
 
 
 class Expression:
@@ -73,9 +80,42 @@ def _positions(code: CodeType) -> list[Any]:
     return list(code.co_positions())
 
 
+class SourceTrees:
+    """The syntax trees of some files. Each file is parsed once, until `linecache` has other lines for it."""
+
+    def __init__(self) -> None:
+        self._trees: dict[str, tuple[list[str], ast.AST | None]] = {}
+
+    def find(self, file: str) -> ast.AST | None:
+        """The tree of a file; None if it cannot be read or parsed."""
+        lines = linecache.getlines(file)
+        known, tree = self._trees.get(file, (None, None))
+        if known is lines:
+            return tree
+        if len(self._trees) == MOST_FILES:
+            self._trees.clear()
+        tree = _parse("".join(lines))
+        self._trees[file] = (lines, tree)
+        return tree
+
+
+_TREES = SourceTrees()
+
+
 def tree_of(file: str) -> ast.AST | None:
     """The syntax tree of a file; None if it cannot be read or parsed."""
-    return _parse("".join(linecache.getlines(file)))
+    return _TREES.find(file)
+
+
+def _parse(source: str) -> ast.AST | None:
+    if not source:
+        return None
+    try:
+        with pause_collector(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python gave its warnings when it compiled the file
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 # The tree of a source that cannot be read: nothing is found in it.
@@ -88,19 +128,17 @@ def source_tree(file: str) -> ast.AST:
 
 
 def called_name(node: ast.AST) -> str:
-    """The last part of the name that an expression calls: of `torch.no_grad()` it is no_grad; empty for others."""
-    function = getattr(node, "func", None)
-    return str(getattr(function, "attr", getattr(function, "id", "")))
+    """The last part of the name that an expression calls; empty for other expressions.
+
+    >>> called_name(ast.parse("nn.Linear(2, 3)", mode="eval").body)
+    'Linear'
+    """
+    return last_name(getattr(node, "func", None))
 
 
-@lru_cache(maxsize=16)
-def _parse(source: str) -> ast.AST | None:
-    if not source:
-        return None
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError):
-        return None
+def last_name(node: ast.AST | None) -> str:
+    """The last part of a name with dots: of `torch.no_grad` it is no_grad; empty for other expressions."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def _node_at(tree: ast.AST, position: Position) -> NodeInStatement | None:
@@ -133,22 +171,60 @@ def _with_stored_value(node: ast.AST, statement: ast.AST) -> NodeInStatement:
 
 def _around(tree: ast.AST, position: Position) -> Iterator[NodeInStatement]:
     """Every node around the position, the outermost first, with the statement that it is a part of."""
-    waiting: list[NodeInStatement] = [(tree, tree)]
-    while waiting:
-        node, statement = waiting.pop()
-        if not hasattr(node, "lineno"):
-            waiting += _children(node, statement)
-            continue
-        is_around = _contains(node, position)
-        if is_around and isinstance(node, ast.stmt):
-            statement = node
-        if is_around or getattr(node, "decorator_list", None):  # decorators are outside of the function's position
+    for node, statement in nodes_on_line(tree, position[0]):
+        if _contains(node, position):
             yield node, statement
-            waiting += _children(node, statement)
 
 
-def _children(node: ast.AST, statement: ast.AST) -> list[NodeInStatement]:
-    return [(child, statement) for child in reversed(list(ast.iter_child_nodes(node)))]
+def nodes_on_line(tree: ast.AST, line: int) -> Iterator[NodeInStatement]:
+    """Every node that spans a line, the outermost first, with the statement that it is a part of.
+
+    The decorators of a function or class belong to it. The rest of a long file is not looked at.
+    """
+    return _nodes_inside(tree, tree, line)
+
+
+def _nodes_inside(node: ast.AST, around: ast.AST, line: int) -> Iterator[NodeInStatement]:
+    """The same for the nodes inside of one, which is a part of a statement."""
+    for child in _children_on_line(node, line):
+        statement = child if isinstance(child, ast.stmt) else around
+        yield child, statement
+        yield from _nodes_inside(child, statement, line)
+
+
+def _children_on_line(node: ast.AST, line: int) -> Iterator[ast.AST]:
+    """The children of a node that span a line; those that have no lines, such as the arguments of a function, too."""
+    for _, field in ast.iter_fields(node):
+        if isinstance(field, ast.AST):
+            candidates: list[Any] = [field]
+        elif isinstance(field, list):
+            candidates = _up_to_line(field, line)
+        else:
+            continue
+        yield from (child for child in candidates if _spans(child, line))
+
+
+def _up_to_line(children: list[Any], line: int) -> list[Any]:
+    """The children that may span a line: of statements, which are in order, only those around it."""
+    if not children or not isinstance(children[0], ast.stmt):
+        return children
+    first = bisect_left(children, line, key=attrgetter("end_lineno"))
+    return list(takewhile(lambda child: first_line(child) <= line, children[first:]))
+
+
+def _spans(child: Any, line: int) -> bool:
+    """Whether a child of a node spans a line, with its decorators; some children have no lines, or are not nodes."""
+    if not isinstance(child, ast.AST):
+        return False
+    if not hasattr(child, "lineno"):
+        return True
+    return bool(first_line(child) <= line <= child.end_lineno)  # type: ignore[attr-defined]
+
+
+def first_line(node: ast.AST) -> int:
+    """The first line of a node, or of its first decorator."""
+    decorators = getattr(node, "decorator_list", None)
+    return int((decorators or [node])[0].lineno)
 
 
 def _contains(node: ast.AST, position: Position) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -163,9 +164,12 @@ class FailureHistory(ABC):
         line = self.on_line(at)
         if line is None:
             return ""
-        expression = self.expression(line)
-        pairs = argument_pairs(expression.node, self.callee_facts(line).name, self.args(line), self.kwargs(line))
-        return next((segment(expression.file, node) for item, node in pairs if item is tensor), "")
+        file = self.expression(line).file
+        return next((segment(file, node) for item, node in self.arguments(line) if item is tensor), "")
+
+    def arguments(self, at: int) -> list[tuple[Any, ast.expr]]:
+        """The arguments of a call that is written in the user's source, each with its expression."""
+        return argument_pairs(self.expression(at).node, self.callee_facts(at).name, self.args(at), self.kwargs(at))
 
 
 def _parts(item: Any) -> list[Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 
-from insitu.trace.explain.bindings import FUNCTIONS, nodes_of, own_nodes
-from insitu.trace.explain.expressions import called_name
+from insitu.trace.explain.bindings import FUNCTIONS, function_named, nodes_of, only_one, own_nodes_of
+from insitu.trace.explain.expressions import called_name, last_name
 
 # Functions that go over their first argument and change nothing about its items.
 WRAPPERS = frozenset(("iter", "tqdm", "trange", "islice", "reversed", "sorted", "cycle", "prefetch", "list", "tuple"))
@@ -38,26 +39,31 @@ def loop_item(tree: ast.AST, loop: ast.For | ast.AsyncFor, name: str, resolve: R
         source = _first_argument(source, resolve)
     if source is None:
         return None
-    results = list(_results(tree, source, resolve))
-    if len(results) != 1:
+    result = only_one(_results(tree, source, resolve))
+    if result is None:
         return None
-    return LoopItem(_part(results[0], place))
+    return LoopItem(_part(result, place))
 
 
 def sample(tree: ast.AST, function: str, resolve: Resolve) -> ast.expr | None:
     """What the dataset of a file gives to its collate function for each sample; None where the source leaves doubt."""
-    loaders = [call for call in nodes_of(tree, ast.Call) if called_name(call) == LOADER and _collates(call, function)]
-    if len(loaders) != 1:
+    loaders = [call for call in nodes_of(tree, ast.Call) if called_name(call) == LOADER]
+    loader = only_one(call for call in loaders if getattr(_collate_function(call), "id", "") == function)
+    if loader is None:
         return None
-    dataset = _first_argument(loaders[0], resolve)
-    if dataset is None:
-        return None
-    results = list(_values_of(_method(tree, called_name(dataset), "__getitem__"), ast.Return))
-    return results[0] if len(results) == 1 else None
+    return only_one(_samples(tree, loader, resolve))
 
 
-def _collates(loader: ast.Call, function: str) -> bool:
-    return any(word.arg == "collate_fn" and getattr(word.value, "id", "") == function for word in loader.keywords)
+def _collate_function(loader: ast.Call) -> ast.expr | None:
+    """The collate function of a DataLoader, as it is written."""
+    return next((word.value for word in loader.keywords if word.arg == "collate_fn"), None)
+
+
+def _samples(tree: ast.AST, loader: ast.Call, resolve: Resolve) -> Iterator[ast.expr]:
+    """What the dataset of a DataLoader returns for an index."""
+    dataset = _first_argument(loader, resolve)
+    if dataset is not None:
+        yield from _values_of(_method(tree, called_name(dataset), "__getitem__"), ast.Return)
 
 
 def _first_argument(call: ast.expr, resolve: Resolve) -> ast.expr | None:
@@ -91,34 +97,23 @@ def _results(tree: ast.AST, source: ast.expr, resolve: Resolve) -> Iterator[ast.
     """What the function that makes the items returns or yields."""
     name = called_name(source)
     if name != LOADER:
-        yield from _values_of(_function(tree, name), ast.Yield)
-        return
+        return _values_of(function_named(tree, name), ast.Yield)
     assert isinstance(source, ast.Call)
-    collate = next((word.value for word in source.keywords if word.arg == "collate_fn"), None)
+    collate = _collate_function(source)
     if collate is not None:
-        yield from _values_of(_function(tree, getattr(collate, "attr", getattr(collate, "id", ""))), ast.Return)
-        return
-    dataset = _first_argument(source, resolve)
-    if dataset is not None:
-        yield from _values_of(_method(tree, called_name(dataset), "__getitem__"), ast.Return)
+        return _values_of(function_named(tree, last_name(collate)), ast.Return)
+    return _samples(tree, source, resolve)
 
 
 def _values_of(function: ast.AST | None, kind: type[ast.Return] | type[ast.Yield]) -> Iterator[ast.expr]:
+    """The values that a function returns or yields; none if the function is not known."""
     if function is None:
-        return
-    for node in own_nodes(function):
-        if isinstance(node, kind) and node.value is not None:
-            yield node.value
-
-
-def _function(tree: ast.AST, name: str) -> ast.AST | None:
-    found = [node for node in nodes_of(tree, *FUNCTIONS) if node.name == name]
-    return found[0] if len(found) == 1 else None
+        return iter(())
+    return filter(None, map(attrgetter("value"), own_nodes_of(function, kind)))
 
 
 def _method(tree: ast.AST, owner: str, name: str) -> ast.AST | None:
     """A method of a class of the file."""
-    for scope in nodes_of(tree, ast.ClassDef):
-        if scope.name == owner:
-            return next((node for node in scope.body if isinstance(node, FUNCTIONS) and node.name == name), None)
-    return None
+    scope = next((each for each in nodes_of(tree, ast.ClassDef) if each.name == owner), None)
+    functions = [node for node in getattr(scope, "body", ()) if isinstance(node, FUNCTIONS)]
+    return next((node for node in functions if node.name == name), None)

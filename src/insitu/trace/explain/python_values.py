@@ -92,6 +92,8 @@ def names_read(node: ast.AST) -> list[ast.expr]:
 
     >>> list(map(ast.unparse, names_read(ast.parse("torch.zeros(n + 1, self.width, x.shape[0])", mode="eval").body)))
     ['n', 'self.width']
+    >>> list(map(ast.unparse, names_read(ast.parse("torch.zeros(len(), len(x), len(x + y))", mode="eval").body)))
+    ['len()', 'len(x + y)', 'x', 'y']
     """
     own = _comprehension_names(node)
     found = {ast.unparse(each): each for each in _read(node)}
@@ -117,21 +119,33 @@ def _read(node: ast.AST) -> Iterator[ast.expr]:
 
 def _read_by_call(node: ast.Call) -> Iterator[ast.expr]:
     """What a call depends on: its function, its arguments, and the object whose method is called."""
-    function = node.func
-    if isinstance(function, ast.Attribute):
-        if function.attr in QUESTIONS:
-            return
-        owner = getattr(function.value, "id", "")
-        if owner == "self":
-            yield node  # a method of the same object may be in the same file
-        elif owner not in MODULES:
-            yield from _read(function.value)
-    elif isinstance(function, ast.Name) and function.id == "len" and isinstance(node.args[0], ast.Name):
+    if _asks_about_tensor(node):
         return
-    elif isinstance(function, ast.Name):
-        yield node  # a function that may be in the same file
+    if _may_be_in_file(node.func):
+        yield node
+    elif isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", "") not in MODULES:
+        yield from _read(node.func.value)
     for part in (*node.args, *(word.value for word in node.keywords)):
         yield from _read(part)
+
+
+def _asks_about_tensor(node: ast.Call) -> bool:
+    """Whether a call only says something about an object that has a name: `x.size(0)`, `len(x)`."""
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr in QUESTIONS
+    return _is_length(node, ast.Name)
+
+
+def _is_length(node: ast.Call, *kinds: type[ast.expr]) -> bool:
+    """Whether a call is `len(x)` of an expression of some kinds."""
+    return getattr(node.func, "id", "") == "len" and isinstance(next(iter(node.args), None), kinds)
+
+
+def _may_be_in_file(function: ast.expr) -> bool:
+    """Whether a call may be one of a function, or of a method of the same object, in the same file."""
+    if isinstance(function, ast.Attribute):
+        return getattr(function.value, "id", "") == "self"
+    return isinstance(function, ast.Name)
 
 
 # How programs name the modules whose functions they call.
@@ -163,20 +177,20 @@ def _steps(history: FailureHistory, reading: NameReading, most: int) -> Iterator
     if not most:
         return
     if isinstance(reading.node, ast.Call):
-        yield from _returned(history, reading, ast.unparse(reading.node.func), most)
+        yield from _result_steps(history, reading, ast.unparse(reading.node.func), most)
         return
     found = definition_of(tree, reading.line, name)
     if isinstance(found, Parameter):
-        yield from _passed(history, reading, name, most)
+        yield from _argument_steps(history, reading, name, most)
     elif found is not None:
-        yield from _defined(history, reading, name, found, most)
+        yield from _definition_steps(history, reading, name, found, most)
 
 
-def _passed(history: FailureHistory, reading: NameReading, name: str, most: int) -> Iterator[ValueStep]:
+def _argument_steps(history: FailureHistory, reading: NameReading, name: str, most: int) -> Iterator[ValueStep]:
     """Where the argument for a parameter was computed; the call itself if the argument is an expression."""
     argument = passed_argument(history, reading.stack, name)
     if argument is None:
-        yield from _collated(history, reading, name)
+        yield from _sample_steps(history, reading, name)
         return
     if _says_little(argument):
         return
@@ -190,7 +204,7 @@ def _passed(history: FailureHistory, reading: NameReading, name: str, most: int)
     yield ValueStep(name, site, _readings(caller, argument))
 
 
-def _collated(history: FailureHistory, reading: NameReading, name: str) -> Iterator[ValueStep]:
+def _sample_steps(history: FailureHistory, reading: NameReading, name: str) -> Iterator[ValueStep]:
     """The samples that a collate function got: what the dataset returns."""
     file = reading.frame.file
     if len(reading.stack) < 2:
@@ -202,33 +216,33 @@ def _collated(history: FailureHistory, reading: NameReading, name: str) -> Itera
         yield ValueStep(name, ExpressionSite(file, item.lineno, "", segment(file, item)), _readings(inside, item))
 
 
-def _defined(
+def _definition_steps(
     history: FailureHistory, reading: NameReading, name: str, found: ValueDefinition, most: int
 ) -> Iterator[ValueStep]:
     """The statement that gave a name its value, or the one behind it that computed the value."""
-    file = reading.frame.file
-    here, site = _at(reading, found), found.site(file)
-    repeated = repeated_value(found.value)
-    if found.is_plain and repeated is not None:
-        behind = list(_steps(history, NameReading(here.stack, here.line, repeated), most - 1))
-        yield from behind
-        if isinstance(repeated, ast.Attribute):  # the line that hands over what an object keeps
-            yield ValueStep(name, site)
-        return
-    if isinstance(found.statement, (ast.For, ast.AsyncFor)):
-        items = list(_item_steps(history, here, name, found.statement, most))
-        yield from items or [ValueStep(name, site, _readings(here, found.value))]
-        return
-    if found.is_plain and _is_empty_container(found.value):
-        yield from _filled(history, reading, name, most)
-        return
-    if found.is_plain and _says_little(found.value):
-        return
+    here, site = _at(reading, found), found.site(reading.frame.file)
     if isinstance(found.statement, ast.comprehension):
         yield ValueStep(name, None, _readings(here, found.value))
+    elif isinstance(found.statement, (ast.For, ast.AsyncFor)):
+        items = list(_item_steps(history, here, name, found.statement, most))
+        yield from items or [ValueStep(name, site, _readings(here, found.value))]
+    elif found.is_plain and repeated_value(found.value) is not None:
+        yield from _repetition_steps(history, here, ValueStep(name, site), most)
+    elif found.is_plain and _is_empty_container(found.value):
+        yield from _filling_steps(history, reading, name, most)
+    elif not found.is_plain or not _says_little(found.value):
+        yield from _result_steps(history, here, name, most)
+        yield ValueStep(name, site, _readings(here, found.value, is_resolved=True))
+
+
+def _repetition_steps(history: FailureHistory, here: NameReading, step: ValueStep, most: int) -> Iterator[ValueStep]:
+    """Where the value was computed that an assignment only repeats; of an attribute, the assignment as well."""
+    repeated = repeated_value(here.node)
+    if repeated is None:
         return
-    yield from _returned(history, here, name, most)
-    yield ValueStep(name, site, _readings(here, found.value, is_resolved=True))
+    yield from _steps(history, NameReading(here.stack, here.line, repeated), most - 1)
+    if isinstance(repeated, ast.Attribute):  # the line that hands over what an object keeps
+        yield step
 
 
 def _item_steps(
@@ -272,7 +286,7 @@ def _is_empty_container(node: ast.expr) -> bool:
     return items == []
 
 
-def _filled(history: FailureHistory, reading: NameReading, name: str, most: int) -> Iterator[ValueStep]:
+def _filling_steps(history: FailureHistory, reading: NameReading, name: str, most: int) -> Iterator[ValueStep]:
     """The only statement that fills a container, and what it puts in."""
     file = reading.frame.file
     found = filling_of(source_tree(file), reading.line, name)
@@ -285,7 +299,7 @@ def _filled(history: FailureHistory, reading: NameReading, name: str, most: int)
     yield ValueStep(name, found.site(file), _readings(here, found.value))
 
 
-def _returned(history: FailureHistory, call: NameReading, name: str, most: int) -> Iterator[ValueStep]:
+def _result_steps(history: FailureHistory, call: NameReading, name: str, most: int) -> Iterator[ValueStep]:
     """What the function of the same file that an expression calls returns: where that was computed."""
     file = call.frame.file
     result = function_result(source_tree(file), call.node)
@@ -305,8 +319,7 @@ def _says_little(node: ast.expr) -> bool:
     if isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Call):
-        is_length = getattr(node.func, "id", "") == "len" and isinstance(node.args[0], (ast.Name, ast.Attribute))
-        return is_length or getattr(node.func, "attr", "") in QUESTIONS
+        return _is_length(node, ast.Name, ast.Attribute) or getattr(node.func, "attr", "") in QUESTIONS
     return isinstance(node, ast.Constant) or getattr(node, "attr", "") in ABOUT_TENSORS
 
 

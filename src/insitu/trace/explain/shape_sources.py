@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
+from operator import attrgetter
 
 from insitu.trace.explain.call_stack import FORWARD, StackFrame, function_of, stack_of
 from insitu.trace.explain.expressions import source_tree
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
-from insitu.trace.explain.pairing import argument_pairs
-from insitu.trace.explain.value_definitions import ValueDefinition, definition_of
+from insitu.trace.explain.value_definitions import Parameter, ValueDefinition, definition_of
 from insitu.trace.explain.value_origins import value_nodes
 
 MOST_CALLS = 60  # of one function that are searched for a name
@@ -39,13 +39,20 @@ def size_sources(history: FailureHistory, at: int, size: int | str) -> Iterator[
     frame = next(iter(stack_of(history, line)), None)
     if line is None or frame is None:
         return
-    for node in value_nodes(history, line):
-        for reading in _readings(frame, node):
-            tensor = _tensor_named(history, line, frame, reading.name)
-            shape = history.plain(tensor).shape if tensor is not None else ()
-            has_size = -len(shape) <= reading.dim < len(shape) and shape[reading.dim] == size
-            if has_size:
-                yield SizeSource(tensor, reading.dim % len(shape))
+    for reading in chain.from_iterable(_readings(frame, node) for node in value_nodes(history, line)):
+        tensor = _tensor_named(history, line, frame, reading.name)
+        if tensor is None:
+            continue
+        shape = history.plain(tensor).shape
+        if _size_at(shape, reading.dim) == size:
+            yield SizeSource(tensor, reading.dim % len(shape))
+
+
+def _size_at(shape: tuple[int | str, ...], dim: int) -> int | str | None:
+    """The size of a dimension; None if the shape has no such dimension."""
+    if -len(shape) <= dim < len(shape):
+        return shape[dim]
+    return None
 
 
 def _readings(frame: StackFrame, node: ast.expr) -> Iterator[ShapeReading]:
@@ -53,23 +60,33 @@ def _readings(frame: StackFrame, node: ast.expr) -> Iterator[ShapeReading]:
     tree = source_tree(frame.file)
     for part in ast.walk(node):
         reading = shape_reading(part)
+        if reading is None and isinstance(part, ast.Name):
+            reading = _reading_of_name(definition_of(tree, frame.line, part.id), part.id)
         if reading is not None:
             yield reading
-        elif isinstance(part, ast.Name):
-            found = definition_of(tree, frame.line, part.id)
-            if isinstance(found, ValueDefinition):
-                yield from _unpacked(found, part.id)
 
 
-def _unpacked(found: ValueDefinition, name: str) -> Iterator[ShapeReading]:
-    reading = shape_reading(found.value)
-    if reading is not None:
-        yield reading
-    elif isinstance(found.value, ast.Attribute) and found.value.attr == "shape":
-        target = getattr(found.statement, "targets", [None])[0]
-        names = [ast.unparse(each) for each in getattr(target, "elts", ())]
-        if name in names and not any(each.startswith("*") for each in names):
-            yield ShapeReading(ast.unparse(found.value.value), names.index(name))
+def _reading_of_name(found: ValueDefinition | Parameter | None, name: str) -> ShapeReading | None:
+    """The size that a name was assigned; None if it is anything else."""
+    if not isinstance(found, ValueDefinition):
+        return None
+    return shape_reading(found.value) or _unpacked(found, name)
+
+
+def _unpacked(found: ValueDefinition, name: str) -> ShapeReading | None:
+    """The size of a name in `b, n, _ = x.shape`."""
+    if not is_shape(found.value):
+        return None
+    target = getattr(found.statement, "targets", [None])[0]
+    names = list(map(ast.unparse, getattr(target, "elts", ())))
+    if name not in names or "*" in "".join(names):
+        return None
+    return ShapeReading(ast.unparse(found.value.value), names.index(name))  # type: ignore[attr-defined]
+
+
+def is_shape(node: ast.AST) -> bool:
+    """Whether an expression is the shape of something: `x.shape`."""
+    return isinstance(node, ast.Attribute) and node.attr == "shape"
 
 
 def shape_reading(node: ast.AST) -> ShapeReading | None:
@@ -78,8 +95,8 @@ def shape_reading(node: ast.AST) -> ShapeReading | None:
     >>> shape_reading(ast.parse("x.shape[-1]", mode="eval").body)
     ShapeReading(name='x', dim=-1)
     """
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
-        return _reading(node.value.value, node.slice)
+    if isinstance(node, ast.Subscript) and is_shape(node.value):
+        return _reading(node.value.value, node.slice)  # type: ignore[attr-defined]
     if not isinstance(node, ast.Call) or len(node.args) != 1:
         return None
     if isinstance(node.func, ast.Attribute) and node.func.attr == "size":
@@ -103,27 +120,30 @@ def _tensor_named(history: FailureHistory, line: int, frame: StackFrame, name: s
     """The tensor that a name of a frame refers to: what another call of the frame, or the frame itself, got."""
     parent = history.parent(line)
     siblings = [at for at in history.before(line) if history.parent(at) == parent]
-    for at in islice(reversed(siblings), MOST_CALLS):
-        here = history.frame(at)
-        if here is None or here[0] is not frame.code:
-            continue
-        pairs = argument_pairs(
-            history.expression(at).node, history.callee_facts(at).name, history.args(at), history.kwargs(at)
-        )
-        for item, node in pairs:
-            if history.is_tensor(item) and ast.unparse(node) == name:
-                return item
+    latest = islice(reversed(siblings), MOST_CALLS)
+    arguments = chain.from_iterable(history.arguments(at) for at in latest if _is_in_frame(history, at, frame))
+    tensors = (item for item, node in arguments if history.is_tensor(item) and ast.unparse(node) == name)
+    found = next(tensors, None)
+    if found is not None:
+        return found
     return _input_of_module(history, parent, frame, name)
+
+
+def _is_in_frame(history: FailureHistory, at: int, frame: StackFrame) -> bool:
+    """Whether the code of a frame made a call."""
+    here = history.frame(at)
+    return here is not None and here[0] is frame.code
 
 
 def _input_of_module(history: FailureHistory, parent: int | None, frame: StackFrame, name: str) -> TensorToken | None:
     """The tensor that the module around a call got for a parameter of its `forward`."""
     function = function_of(frame)
-    is_forward = function is not None and function.name == FORWARD
-    if parent is None or not is_forward or function is None or history.callee_facts(parent).kind != "module":
+    if parent is None or function is None or function.name != FORWARD:
         return None
-    given = dict(zip([each.arg for each in function.args.args[1:]], history.args(parent), strict=False))
-    item = {**given, **history.kwargs(parent)}.get(name)
+    if history.callee_facts(parent).kind != "module":
+        return None
+    names = map(attrgetter("arg"), function.args.args[1:])
+    item = {**dict(zip(names, history.args(parent), strict=False)), **history.kwargs(parent)}.get(name)
     if history.is_tensor(item):
         return item
     return None

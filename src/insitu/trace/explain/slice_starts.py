@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from insitu.trace.explain.bindings import nodes_of
+from insitu.trace.explain.bindings import nodes_around
 from insitu.trace.explain.call_stack import CONSTRUCTOR, Stack, is_call_of, stack_at, stack_of
-from insitu.trace.explain.expressions import position_of, tree_of
+from insitu.trace.explain.expressions import position_of, source_tree
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
@@ -87,9 +87,7 @@ def _parsed(text: str, line: int) -> ast.expr | None:
 
 def point_at(scope: CallScope, node: ast.expr) -> Point:
     """An expression in a scope; if it is a part of comprehensions, with their names."""
-    tree = tree_of(scope.file)
-    around = nodes_of(tree, *COMPREHENSIONS) if tree is not None else ()
-    for each in around:
+    for each in nodes_around(source_tree(scope.file), node.lineno, *COMPREHENSIONS):
         if each is not node and _is_within(node, each):
             scope = comprehension_scope(Point(scope, each), each)
     return Point(scope, node)

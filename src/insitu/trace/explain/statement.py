@@ -10,7 +10,6 @@ from typing import Any
 from insitu.trace.explain.explanation import Underline
 from insitu.trace.explain.expressions import NO_EXPRESSION, Expression, Position, columns, line_at, position_of, segment
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
-from insitu.trace.explain.pairing import argument_pairs
 
 # Expressions that read a value and compute nothing.
 NAMES = (ast.Name, ast.Attribute, ast.Subscript)
@@ -54,20 +53,24 @@ class Statement:
         self.history, self.expression = history, expression
         self._calls: dict[Position, CallInStatement] = {}
         self._condition: list[CallInStatement] = []
-        for at in history.before(end):
-            if history.parent(at) == parent:
-                self._add(at)
+        siblings = [at for at in history.before(end) if history.parent(at) == parent]
+        for at in reversed(list(self._latest(siblings))):
+            self._add(at)
         self.tensors = list(self._tensors())
 
-    def _add(self, at: int) -> None:
-        """Add a call. A call on another line, or again at the same position, ends an earlier execution."""
-        frame = self.history.frame(at)
-        if frame is None or frame[0].co_filename != self.expression.file:
-            return
+    def _latest(self, siblings: list[int]) -> Iterator[int]:
+        """The calls on the lines of the statement since the last call on another line, the latest first."""
         first, last = self.expression.lines
-        if not first <= line_at(*frame) <= last:
-            self._calls.clear()
-            return
+        for at in reversed(siblings):
+            frame = self.history.frame(at)
+            if frame is None or frame[0].co_filename != self.expression.file:
+                continue
+            if not first <= line_at(*frame) <= last:
+                return
+            yield at
+
+    def _add(self, at: int) -> None:
+        """Add a call. One at the same position as an earlier call ends an earlier execution of the statement."""
         here = self.history.expression(at)
         call = CallInStatement(at, here.node)
         if here.position in self._calls:
@@ -79,9 +82,7 @@ class Statement:
 
     def _arguments(self) -> Iterator[Argument]:
         for call in [*self._calls.values(), *self._condition]:
-            name = self.history.callee_facts(call.at).name
-            for item, node in argument_pairs(call.node, name, self.history.args(call.at), self.history.kwargs(call.at)):
-                yield Argument(call, item, node)
+            yield from (Argument(call, item, node) for item, node in self.history.arguments(call.at))
 
     def _tensors(self) -> Iterator[TensorInStatement]:
         for argument in self._arguments():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from operator import attrgetter
 
-from insitu.trace.explain.bindings import FUNCTIONS, covers, nodes_of, scope_of
+from insitu.trace.explain.bindings import nodes_around, nodes_of, scope_of
 from insitu.trace.explain.call_stack import StackFrame, stack_of
 from insitu.trace.explain.explanation import ExpressionSite
-from insitu.trace.explain.expressions import called_name, segment, source_tree
+from insitu.trace.explain.expressions import called_name, last_name, segment, source_tree
 from insitu.trace.explain.failure_history import FailureHistory
 from insitu.trace.explain.slices.passed_arguments import scope_at
 from insitu.trace.explain.slices.points import Point
@@ -34,19 +35,15 @@ def _switches(frame: StackFrame) -> Iterator[ast.expr]:
     if called_name(node) in CHECKPOINTS and _is_reentrant(node):
         yield node  # type: ignore[misc]
     scope = scope_of(tree, frame.line)
-    blocks = [block for block in nodes_of(tree, ast.With) if covers(block, frame.line)]
-    for block in reversed(blocks):
+    for block in reversed(nodes_around(scope, frame.line, ast.With)):
         if scope_of(tree, block.lineno) is scope:
-            yield from (item.context_expr for item in block.items if _name_called(item.context_expr) in SWITCHES)
-    if isinstance(scope, FUNCTIONS):
-        yield from (each for each in scope.decorator_list if _name_called(each) in SWITCHES)
+            yield from filter(_is_switch, map(attrgetter("context_expr"), block.items))
+    yield from filter(_is_switch, getattr(scope, "decorator_list", ()))
 
 
-def _name_called(node: ast.AST) -> str:
-    """The last part of the name that an expression calls, or is: of `torch.no_grad()` it is no_grad."""
-    if isinstance(node, ast.Call):
-        node = node.func
-    return str(getattr(node, "attr", getattr(node, "id", "")))
+def _is_switch(node: ast.AST) -> bool:
+    """Whether an expression is, or calls, one of the switches: `torch.no_grad`, `torch.no_grad()`."""
+    return last_name(getattr(node, "func", node)) in SWITCHES
 
 
 def _is_reentrant(node: ast.AST) -> bool:
@@ -92,8 +89,7 @@ def _passed_false(file: str, statement: ast.Expr) -> Iterator[ExpressionSite]:
     start = Point(scope_at(file, statement.lineno), node.args[0])
     ends = [end for end in Resolver().ends(start) if getattr(end.node, "value", None) is False]
     for end in ends:
-        statements = nodes_of(source_tree(end.scope.file), ast.Expr)
-        around = [each for each in statements if covers(each, end.node.lineno)]
+        around = nodes_around(source_tree(end.scope.file), end.node.lineno, ast.Expr)
         yield from (_statement_site(end.scope.file, each) for each in around[-1:])
     if ends:
         yield _statement_site(file, statement)

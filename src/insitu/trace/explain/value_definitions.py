@@ -14,8 +14,11 @@ from insitu.trace.explain.bindings import (
     binds,
     covers,
     may_be_bound_elsewhere,
+    nodes_around,
     nodes_of,
+    only_one,
     own_nodes,
+    own_nodes_of,
     parameters_of,
     scope_of,
     single_targets,
@@ -101,12 +104,12 @@ def _definition(node: ast.AST, name: str) -> ValueDefinition | None:
 
 def _comprehension_definition(tree: ast.AST, line: int, name: str) -> ValueDefinition | None:
     """What the only comprehension on a line that has a name goes over."""
-    around = [node for node in nodes_of(tree, *COMPREHENSIONS) if covers(node, line)]
+    around = nodes_around(tree, line, *COMPREHENSIONS)
     loops = [loop for node in around for loop in node.generators]
-    found = [loop for loop in loops if name in map(ast.unparse, single_targets(loop.target))]
-    if len(found) == 1:
-        return ValueDefinition(found[0], found[0].iter)
-    return None
+    found = only_one(loop for loop in loops if name in map(ast.unparse, single_targets(loop.target)))
+    if found is None:
+        return None
+    return ValueDefinition(found, found.iter)
 
 
 def _local_definition(tree: ast.AST, line: int, name: str) -> ValueDefinition | Parameter | None:
@@ -132,17 +135,23 @@ def filling_of(tree: ast.AST, line: int, name: str) -> ValueDefinition | None:
     >>> ast.unparse(filling_of(ast.parse(source), 4, "found").value)
     'x + 1'
     """
-    calls = [node for node in own_nodes(scope_of(tree, line)) if isinstance(node, ast.Call)]
-    found = [call for call in calls if _fills(call, name)]
-    if len(found) == 1:
-        return ValueDefinition(found[0], found[0].args[-1])
-    return None
+    calls = own_nodes_of(scope_of(tree, line), ast.Call)
+    found = only_one(call for call in calls if _fills(call, name))
+    if found is None:
+        return None
+    return ValueDefinition(found, found.args[-1])
 
 
 def _fills(call: ast.Call, name: str) -> bool:
-    function = call.func
-    is_filling = isinstance(function, ast.Attribute) and function.attr in FILLING and bool(call.args)
-    return is_filling and ast.unparse(function.value) == name  # type: ignore[attr-defined]
+    """Whether a call puts something into the container of a name."""
+    if not fills_container(call) or not call.args:
+        return False
+    return ast.unparse(call.func.value) == name  # type: ignore[attr-defined]
+
+
+def fills_container(call: ast.Call) -> bool:
+    """Whether a call is one of a method that puts its last argument into a container: `found.append(x)`."""
+    return isinstance(call.func, ast.Attribute) and call.func.attr in FILLING
 
 
 def _definition_outside(tree: ast.AST, scope: ast.AST, name: str) -> ValueDefinition | Parameter | None:
@@ -160,10 +169,10 @@ def _own_parameters(scope: ast.AST) -> set[str]:
 
 def _global_definition(tree: ast.AST, name: str) -> ValueDefinition | None:
     """The only assignment of a name in a module."""
-    bindings = [node for node in own_nodes(tree) if binds(node, name)]
-    if len(bindings) == 1:
-        return _definition(bindings[0], name)
-    return None
+    binding = only_one(node for node in own_nodes(tree) if binds(node, name))
+    if binding is None:
+        return None
+    return _definition(binding, name)
 
 
 def _innermost_loop(bindings: list[ast.AST], line: int) -> Loop | None:
@@ -186,10 +195,8 @@ def _is_constant(node: ast.AST, name: str) -> bool:
 
 def _attribute_definition(tree: ast.AST, attribute: str) -> ValueDefinition | None:
     """The only assignment of an attribute in a file, besides plain constants."""
-    found = [each for each in _attribute_assignments(tree, attribute) if not isinstance(each.value, ast.Constant)]
-    if len(found) == 1:
-        return found[0]
-    return None
+    found = _attribute_assignments(tree, attribute)
+    return only_one(each for each in found if not isinstance(each.value, ast.Constant))
 
 
 def _attribute_assignments(tree: ast.AST, attribute: str) -> Iterator[ValueDefinition]:

@@ -12,7 +12,6 @@ from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.messages import WRONG_NUMBERS
-from insitu.trace.explain.pairing import argument_pairs
 from insitu.trace.explain.python_values import value_sites
 from insitu.trace.explain.slice_origins import slice_origins
 from insitu.trace.explain.slice_starts import point_at, stack_scope
@@ -40,10 +39,7 @@ def argument_origins(history: FailureHistory, at: int, tensor: TensorToken) -> I
     line = history.on_line(at)
     if line is None:
         return
-    pairs = argument_pairs(
-        history.expression(line).node, history.callee_facts(line).name, history.args(line), history.kwargs(line)
-    )
-    nodes = [node for item, node in pairs if item is tensor]
+    nodes = [node for item, node in history.arguments(line) if item is tensor]
     yield from islice(origins_of(history, stack_of(history, line), nodes), MOST_VALUES)
 
 
@@ -90,11 +86,11 @@ def origins_of(history: FailureHistory, stack: Stack, nodes: list[ast.expr]) -> 
 
 def value_nodes(history: FailureHistory, line: int) -> list[ast.expr]:
     """The expressions of the arguments of a call that are not tensors."""
-    node, callee = history.expression(line).node, history.callee_facts(line)
-    pairs = argument_pairs(node, callee.name, history.args(line), history.kwargs(line))
+    pairs = history.arguments(line)
     if pairs:
         return [argument for item, argument in pairs if not _is_torch_tensor(history, item)]
-    return argument_nodes(node)  # a constructor, or a function of the user that torch calls another one in
+    # A constructor, or a function of the user inside of which torch calls another one.
+    return argument_nodes(history.expression(line).node)
 
 
 def argument_nodes(node: ast.AST) -> list[ast.expr]:

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from insitu.trace.advice import Fix
-from insitu.trace.explain.expressions import tree_of
+from insitu.trace.explain.expressions import called_name, tree_of
 from insitu.trace.explain.remedies.source_part import SourcePart, needed, require
 
 MODULES = frozenset({"torch", "F", "nn", "np", "numpy", "functional"})
@@ -37,20 +37,10 @@ def method_in(part: SourcePart, *names: str) -> ast.Attribute:
     return function
 
 
-def function_name(node: ast.AST) -> str:
-    """The last part of the name of the function that an expression calls.
-
-    >>> function_name(ast.parse("nn.Linear(2, 3)", mode="eval").body)
-    'Linear'
-    """
-    function = getattr(node, "func", None)
-    return str(getattr(function, "attr", getattr(function, "id", "")))
-
-
 def argument(part: SourcePart, which: NamedArgument) -> SourcePart:
     """The expression of an argument in a call."""
     node = call_in(part)
-    require(function_name(node) in which.functions, ast.Starred not in map(type, node.args))
+    require(called_name(node) in which.functions, ast.Starred not in map(type, node.args))
     if which.index < len(node.args):
         return part.inner(node.args[which.index])
     return part.inner(needed(keyword(node, which.name)).value)

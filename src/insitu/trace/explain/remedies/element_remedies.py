@@ -10,10 +10,10 @@ from insitu.trace.dtype import dtype_named
 from insitu.trace.explain.case import NamedOperand, before_dot
 from insitu.trace.explain.checks import elements, layers
 from insitu.trace.explain.explanation import OriginKind
+from insitu.trace.explain.expressions import called_name
 from insitu.trace.explain.remedies.call_parts import (
     NamedArgument,
     argument,
-    function_name,
     method_in,
     torch_in,
     with_keyword,
@@ -36,8 +36,8 @@ FACTORIES = ("zeros", "ones", "full", "arange", "linspace", "randn", "rand", "te
 
 def _converted(part: SourcePart, dtype: str) -> Fix:
     """The part with a conversion; a conversion that ends it already is replaced."""
-    method, known = f".{CONVERSIONS[dtype]}()", f".{function_name(part.node)}()"
-    if function_name(part.node) in CONVERSIONS.values() and part.text.endswith(known):
+    method, known = f".{CONVERSIONS[dtype]}()", f".{called_name(part.node)}()"
+    if called_name(part.node) in CONVERSIONS.values() and part.text.endswith(known):
         return part.with_text(f"{part.text.removesuffix(known)}{method}")
     return part.with_suffix(method)
 
@@ -63,7 +63,7 @@ def _layer_of_dtype(situation: Situation) -> Advice:
     data = min(situation.case.operands, key=elements.reluctance)
     origin = situation.origin_part(OriginKind.FACT, name=data.facts.dtype)
     require(any(words in origin.text for words in ASKS_FOR_DTYPE))
-    part = situation.made(layer.name)
+    part = situation.producer(layer.name)
     dtype = f"{torch_in(part.file)}.{dtype_named(data.facts.dtype).name}"
     return likely(with_keyword(part, "dtype", dtype), f"{data.label} may be of the wrong dtype instead")
 
@@ -85,11 +85,11 @@ def one_device(situation: Situation) -> Advice:
 def _not_on_meta(situation: Situation) -> Advice:
     operand = needed(next((each for each in situation.case.operands if each.facts.device == "meta"), None))
     origin = situation.find_origin(OriginKind.FACT, name="meta")
-    part = situation.made(operand.name) if origin is None else part_at(origin.site)
+    part = situation.producer(operand.name) if origin is None else part_at(origin.site)
     doubt = "a tensor on meta has no elements; they may be meant to be loaded"
     if "device=" in part.text:
         return likely(without_keyword(part, "device"), doubt)
-    require(function_name(part.node) in FACTORIES)
+    require(called_name(part.node) in FACTORIES)
     return likely(with_keyword(part, "device", '"cpu"'), doubt)
 
 

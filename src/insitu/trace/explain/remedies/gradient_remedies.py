@@ -9,19 +9,18 @@ from insitu.trace.advice import Advice, Fix, likely, possible
 from insitu.trace.explain.bindings import LOOPS, nodes_around, nodes_of, scope_of
 from insitu.trace.explain.case import before_dot
 from insitu.trace.explain.checks import autograd
-from insitu.trace.explain.edits import added, statement_at
+from insitu.trace.explain.edits import new_line, statement_at
 from insitu.trace.explain.explanation import ExpressionSite, Origin, OriginKind
-from insitu.trace.explain.expressions import Expression, tree_of
+from insitu.trace.explain.expressions import Expression, called_name, tree_of
 from insitu.trace.explain.messages import INVALID_GRADIENT
 from insitu.trace.explain.remedies.call_parts import (
     call_in,
-    function_name,
     method_in,
     receiver,
     torch_in,
     with_keyword,
 )
-from insitu.trace.explain.remedies.situation import MADE, Remedies, Situation
+from insitu.trace.explain.remedies.situation import PRODUCING, Remedies, Situation
 from insitu.trace.explain.remedies.source_part import SourcePart, first_advice, needed, only, part_at, require
 
 REMEDIES = Remedies()
@@ -38,7 +37,7 @@ ALIASES = "other names of the same tensor do not see the change then"
 def reduced_loss(situation: Situation) -> Advice:
     """Reduce the loss: in the function that makes it, else on the line that failed."""
     name = needed(situation.case.first).name
-    origin = situation.find_origin(*MADE, name=name)
+    origin = situation.find_origin(*PRODUCING, name=name)
     if origin is not None and not situation.is_in_function(origin):
         return _mean_of(part_at(origin.site))
     return _mean_of(situation.on_line(name))
@@ -98,7 +97,7 @@ def _without_detach(part: SourcePart) -> Advice:
 
 def _not_reentrant(part: SourcePart) -> Advice:
     """A checkpoint that needs an input with a gradient."""
-    require(function_name(part.node) == "checkpoint")
+    require(called_name(part.node) == "checkpoint")
     return likely(
         with_keyword(part, "use_reentrant", "False"), "the input of the block may be meant to have a gradient"
     )
@@ -118,8 +117,8 @@ def _with_gradient(part: SourcePart) -> Advice:
 
 def _stacked(part: SourcePart) -> Advice:
     """`torch.tensor([x.item() for x in losses])` as `torch.stack([x for x in losses])`."""
-    tensor = only(node for node in ast.walk(part.node) if function_name(node) == "tensor")
-    item = only(node for node in ast.walk(tensor) if function_name(node) == "item")
+    tensor = only(node for node in ast.walk(part.node) if called_name(node) == "tensor")
+    item = only(node for node in ast.walk(tensor) if called_name(node) == "item")
     function = part.inner(call_in(part.inner(tensor)).func)
     new = {
         function.node: f"{function.text.removesuffix('tensor')}stack",
@@ -198,7 +197,7 @@ def _detached(situation: Situation) -> Advice:
 
 
 def _line(file: str, line: int, code: str, action: str) -> Fix:
-    return needed(added(file, line, code, action))
+    return needed(new_line(file, line, code, action))
 
 
 @REMEDIES.add(autograd.changed_in_place)

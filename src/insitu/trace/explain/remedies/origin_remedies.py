@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from insitu.trace.advice import Advice, likely, possible
 from insitu.trace.explain.bindings import nodes_of
 from insitu.trace.explain.explanation import Origin, OriginKind, ShapeRow
-from insitu.trace.explain.remedies.call_parts import function_name, keyword, receiver
-from insitu.trace.explain.remedies.situation import MADE, Situation
+from insitu.trace.explain.expressions import called_name
+from insitu.trace.explain.remedies.call_parts import keyword, receiver
+from insitu.trace.explain.remedies.situation import PRODUCING, Situation
 from insitu.trace.explain.remedies.source_part import attempt, needed, only, part_at, require
 
 SIGNS: dict[type[ast.operator], int] = {ast.Add: 1, ast.Sub: -1}
@@ -54,7 +55,7 @@ def _is_about(origin: Origin, row: ShapeRow, size: int | str) -> bool:
     """Whether an origin is one of a size, or of the value of a row."""
     if origin.kind is OriginKind.SIZE:
         return origin.size == size
-    return origin.kind in MADE and origin.name == row.name
+    return origin.kind in PRODUCING and origin.name == row.name
 
 
 def _without_offset(wrong: WrongSize) -> Advice:
@@ -78,7 +79,7 @@ def _without_call(wrong: WrongSize) -> Advice:
     changed = [pair for pair in zip(before.shape, after.shape, strict=True) if pair[0] != pair[1]]
     require(changed == [(wrong.wanted, wrong.size)])
     fix = part.with_value(receiver(part).text)
-    if function_name(part.node) == "pad":
+    if called_name(part.node) == "pad":
         return likely(fix, wrong.doubt)
     return possible(fix, wrong.doubt)
 

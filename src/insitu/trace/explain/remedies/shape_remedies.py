@@ -11,12 +11,11 @@ from insitu.trace.explain.bindings import LOOPS, nodes_around, nodes_of, scope_o
 from insitu.trace.explain.case import before_dot
 from insitu.trace.explain.checks import joins, layers, shapes
 from insitu.trace.explain.explanation import ShapeRow
-from insitu.trace.explain.expressions import tree_of
+from insitu.trace.explain.expressions import called_name, tree_of
 from insitu.trace.explain.remedies.call_parts import (
     NamedArgument,
     argument,
     call_in,
-    function_name,
     keyword,
     method_in,
     sizes_in,
@@ -146,7 +145,7 @@ def state_of_batch(situation: Situation) -> Advice:
     """Make the state for the batch that comes."""
     wanted, given = layers.sizes_of_state(situation.case)
     index = only(index for index, pair in enumerate(zip(wanted, given, strict=True)) if pair[0] != pair[1])
-    part = only(part for part in situation.parts() if function_name(part.node) in FACTORIES)
+    part = only(part for part in situation.parts() if called_name(part.node) in FACTORIES)
     size = part.inner(sizes_in(part)[index])
     return likely(size.with_text(_size_of(situation, size, wanted[index])), "the batch may be wrong instead")
 
@@ -206,7 +205,7 @@ def _kept_batch(situation: Situation) -> Advice:
 def _padded_batch(situation: Situation) -> Advice:
     """Pad sequences of different lengths before they are stacked."""
     part, node = situation.part, call_in(situation.part)
-    require(function_name(node) == "stack", len(node.args) == 1)
+    require(called_name(node) == "stack", len(node.args) == 1)
     require({word.arg: part.text_of(word.value) for word in node.keywords} in ({}, {"dim": "0"}))
     require(situation.misfit.dimension == -len(situation.misfit.rows[0].shape))
     rows = part.text_of(node.args[0])

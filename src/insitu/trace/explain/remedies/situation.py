@@ -19,7 +19,7 @@ from insitu.trace.explain.remedies.call_parts import call_in, direct_arguments
 from insitu.trace.explain.remedies.source_part import NoAdvice, SourcePart, needed, only, part_at, require
 
 # The kinds of origins at which the value itself was made.
-MADE = (OriginKind.RANGE, OriginKind.PRODUCED, OriginKind.ASSIGNED)
+PRODUCING = (OriginKind.RANGE, OriginKind.PRODUCED, OriginKind.ASSIGNED)
 
 
 @dataclass(slots=True, frozen=True)
@@ -79,9 +79,9 @@ class Situation:
         require(self.part.text.count(part.text) == 1)
         return certain(self.part.with_texts(dict.fromkeys(alike, self.part.text.replace(part.text, text))))
 
-    def made(self, name: str) -> SourcePart:
+    def producer(self, name: str) -> SourcePart:
         """The expression that made the value of an operand, where the walk found it."""
-        origin = self.find_origin(OriginKind.RANGE, name=name) or self.find_origin(*MADE, name=name)
+        origin = self.find_origin(OriginKind.RANGE, name=name) or self.find_origin(*PRODUCING, name=name)
         if origin is None:
             origin = self._passed(name)
         return part_at(origin.site)
@@ -96,14 +96,14 @@ class Situation:
     def source_of(self, name: str) -> SourcePart:
         """Where the value of an operand was made; if that is not known, the operand on the line that failed."""
         try:
-            return self.made(name)
+            return self.producer(name)
         except NoAdvice:
             return self.on_line(name)
 
     def constructor(self, name: str) -> SourcePart:
         """The expression that made the layer of a parameter: as it was recorded, else as the source has it."""
         try:
-            return self.made(name)
+            return self.producer(name)
         except NoAdvice:
             return self._written_constructor()
 

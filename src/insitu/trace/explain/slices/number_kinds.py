@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from insitu.trace.explain.expressions import called_name
+from insitu.trace.explain.expressions import called_name, last_name
 from insitu.trace.explain.slices.expression_parts import COMPREHENSIONS, arguments_of, owner_of
 from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.slices.resolver import Resolver, inside_comprehension
-from insitu.trace.explain.slices.user_file import keyword_of, last_name
+from insitu.trace.explain.slices.user_file import keyword_of
 
 PYTHON, NUMPY, TORCH = "python", "numpy", "torch"
 MOST_DEPTH = 25

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from insitu.trace.explain.bindings import FUNCTIONS
-from insitu.trace.explain.expressions import called_name
+from insitu.trace.explain.expressions import called_name, last_name
 from insitu.trace.explain.slices.points import ANY, CallScope, ClassPlace, Point
-from insitu.trace.explain.slices.user_file import Function, keyword_of, last_name, source_file
+from insitu.trace.explain.slices.user_file import Function, keyword_of, source_file
 
 MOST_CALLERS = 3  # of a function whose caller is not known
 CONSTRUCTOR = "__init__"

@@ -40,7 +40,7 @@ def reaching_values(body: list[ast.stmt], line: int, name: str, initial: Values 
     >>> source = "a = 1\\nif x:\\n    a = f(a)\\nfor b, c in pairs:\\n    use(a, c)"
     >>> body = ast.parse(source).body
     >>> [ast.unparse(each.value) for each in reaching_values(body, 5, "a")]
-    ['1', 'f(a)']
+    ['f(a)', '1']
     >>> [(ast.unparse(each.value), each.keys) for each in reaching_values(body, 5, "c")]
     [('pairs', (None, 1))]
     """

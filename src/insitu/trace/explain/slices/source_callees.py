@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from insitu.trace.explain.bindings import FUNCTIONS
-from insitu.trace.explain.expressions import called_name
+from insitu.trace.explain.expressions import called_name, last_name
 from insitu.trace.explain.slices.passed_arguments import self_name
 from insitu.trace.explain.slices.points import CallScope, ClassPlace, Instance, Point, SourceSteps
-from insitu.trace.explain.slices.user_file import Function, SourceFile, imported_file, last_name, source_file
+from insitu.trace.explain.slices.user_file import Function, SourceFile, imported_file, source_file
 
 MOST_BASES = 8
 CALLED = ("forward", "__call__")

@@ -50,11 +50,6 @@ class SourceFile:
         return max(around, key=lambda node: node.lineno, default=None)
 
 
-def last_name(node: ast.AST) -> str:
-    """The last part of a dotted name."""
-    return str(getattr(node, "attr", getattr(node, "id", "")))
-
-
 def keyword_of(node: ast.AST, *names: str) -> ast.expr | None:
     """The argument of a call with one of some names."""
     for word in getattr(node, "keywords", ()):
