@@ -111,7 +111,7 @@ def _(finding: LossMistake) -> Advice:
 @advise.register
 def _(finding: EvaluatedTraining) -> Advice:
     part = part_of(finding.site)
-    require(function_name(part.node) == "eval")
+    require(called_name(part.node) == "eval")
     fix = part.with_text(f"{receiver(part).text}.train()")
     return possible(fix, "if the line begins an evaluation, call train() after that instead")
 
@@ -119,7 +119,7 @@ def _(finding: EvaluatedTraining) -> Advice:
 @advise.register
 def _(finding: ActiveDropout) -> Advice:
     part = part_of(finding.site)
-    require("dropout" in function_name(part.node), keyword(part.node, "training") is None)
+    require("dropout" in called_name(part.node), keyword(part.node, "training") is None)
     scope = scope_of(needed(tree_of(part.file)), needed(finding.site).line)
     require("self" in first_parameter(scope))
     return likely(with_keyword(part, "training", "self.training"), "dropout in evaluation may be meant")
@@ -131,14 +131,14 @@ def _(finding: TrainingModeEvaluation) -> Advice:
     require(isinstance(part.node, ast.Call))
     model = part.text_of(part.node.func)  # type: ignore[attr-defined]
     site = needed(finding.site)
-    fix = needed(added(site.file, site.line, f"{model}.eval()", "before"))
+    fix = needed(new_line(site.file, site.line, f"{model}.eval()", "before"))
     return likely(fix, "call train() again if the training goes on")
 
 
 @advise.register
 def _(finding: UndividedAccumulation) -> Advice:
     part = part_of(finding.site)
-    require(function_name(part.node) == "backward")
+    require(called_name(part.node) == "backward")
     loss = receiver(part)
     fix = loss.with_value(f"{loss.text} / {finding.passes}")
     return likely(fix, f"the last of the batches may have fewer than {finding.passes} parts")
@@ -148,9 +148,9 @@ def _(finding: UndividedAccumulation) -> Advice:
 def _(finding: ClippedWhileScaled) -> Advice:
     site = needed(finding.site)
     calls = nodes_of(scope_of(needed(tree_of(site.file)), site.line), ast.Call)
-    step = only(call for call in calls if function_name(call) == "step" and len(call.args) == 1)
+    step = only(call for call in calls if called_name(call) == "step" and len(call.args) == 1)
     code = f"{ast.unparse(step.func.value)}.unscale_({ast.unparse(step.args[0])})"
-    return likely(needed(added(site.file, site.line, code, "before")), "the limit may be meant for scaled gradients")
+    return likely(needed(new_line(site.file, site.line, code, "before")), "the limit may be meant for scaled gradients")
 
 
 @advise.register

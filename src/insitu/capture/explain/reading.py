@@ -24,13 +24,13 @@ class Reading(FailureHistory):
 
     `cleared` says from where on the tape of a live session was cleared last, and how much of it so far: the calls
     before that are still running. The facts of values are made when they are needed, and forgotten by `close`: a later
-    decoding numbers them differently.
+    decoding numbers them differently. `with_nestings` says whether the sites of calls know the loops around them.
     """
 
-    def __init__(self, tape: Tape, *, cleared: tuple[int, int] = (0, 0)) -> None:
+    def __init__(self, tape: Tape, *, cleared: tuple[int, int] = (0, 0), with_nestings: bool = False) -> None:
         self.tape = tape
         self._begin, self._cleared = cleared
-        self._decoder = Decoder(Base(None), origin=0.0, rank=0, with_nestings=False)
+        self._decoder = Decoder(Base(None), origin=0.0, rank=0, with_nestings=with_nestings)
         self._tape = TapeDecoder(self._decoder, tape, Ids(self._cleared), connects=False)
         self._callees: dict[int, CalleeFacts] = {}
 

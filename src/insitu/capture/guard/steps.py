@@ -67,7 +67,7 @@ class StepLogic:
         if probe.check is not None:
             self._since = Window(probe.check, probe.check.gone + at)
         if self._accumulation.is_due or not self._has_data:
-            reading = Reading(probe.tape)
+            reading = Reading(probe.tape, with_nestings=self._accumulation.is_due)
             try:
                 self._look_at_pass(reading, at)
             finally:
