@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from insitu.trace.findings import Finding
 from insitu.view.card import Card, Fact
-from insitu.view.finding import evidence, fix_lines, sentence, text_lines
+from insitu.view.finding import fix_lines, text_lines
+from insitu.view.finding_dispatch import evidence, sentence
 from insitu.view.line import Line
 
 INKS = {"error": "red", "warning": "yellow", "info": "grey"}

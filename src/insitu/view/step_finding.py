@@ -1,0 +1,156 @@
+"""The text of findings about the logic of training steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from insitu.trace.findings import (
+    OptimizerPlace,
+)
+from insitu.trace.step_findings import (
+    ActiveDropout,
+    BroadcastLoss,
+    ClippedWhileScaled,
+    EvaluatedTraining,
+    InvertedMask,
+    TrainingModeEvaluation,
+    TwoOptimizers,
+    UndividedAccumulation,
+    UnscaledPixels,
+)
+from insitu.view.finding_dispatch import evidence, lines, placed_lines, sentence
+from insitu.view.finding_parts import (
+    EvidenceLine,
+    called,
+    callee,
+    optimizer_text,
+    parameter_count,
+    path_list,
+    place_prefix,
+    quoted_source,
+    source_at,
+)
+from insitu.view.value import safe, tensor
+
+
+@sentence.register
+def _(finding: EvaluatedTraining) -> str:
+    model = safe(finding.path) or "the model"
+    steps = f"{finding.steps:,} of {finding.samples:,} optimizer steps that were looked at"
+    return f"{model} was trained in evaluation mode, in {steps}: dropout is off, running statistics stay as they are"
+
+
+@evidence.register
+def _(finding: EvaluatedTraining) -> Iterator[EvidenceLine]:
+    yield EvidenceLine("in", ", ".join(map(safe, finding.modules)))
+    when = "before the guard began: "
+    if finding.site is not None:
+        when = f"{place_prefix(finding.site)}{quoted_source(finding.site)}"
+    yield EvidenceLine("mode", f"{when}call train() before the training goes on")
+
+
+@sentence.register
+def _(finding: ActiveDropout) -> str:
+    return f"{callee(finding)} goes on in evaluation: nobody tells it whether the model trains"
+
+
+@evidence.register
+def _(finding: ActiveDropout) -> Iterator[EvidenceLine]:
+    if finding.switch is not None:
+        yield EvidenceLine("mode", f"{place_prefix(finding.switch)}{safe(source_at(finding.switch))}")
+    yield EvidenceLine("why", "training=True is the default: pass training=self.training, or use nn.Dropout")
+
+
+@sentence.register
+def _(finding: TrainingModeEvaluation) -> str:
+    model = callee(finding) or "the model"
+    return f"{model} is evaluated in training mode, after its last step: nobody called eval()"
+
+
+@evidence.register
+def _(finding: TrainingModeEvaluation) -> Iterator[EvidenceLine]:
+    yield EvidenceLine("in", ", ".join(map(safe, finding.modules)))
+
+
+@sentence.register
+def _(finding: TwoOptimizers) -> str:
+    return f"two optimizers move {parameter_count(finding.paths)} in turns: {path_list(finding.paths)}"
+
+
+@evidence.register
+def _(finding: TwoOptimizers) -> Iterator[EvidenceLine]:
+    for name, rate, site in zip(finding.optimizers, finding.rates, finding.sites, strict=True):
+        yield EvidenceLine("made", f"{place_prefix(site)}{optimizer_text(OptimizerPlace(name, site, rate))}")
+
+
+@sentence.register
+def _(finding: UndividedAccumulation) -> str:
+    gradients = f"each step of {safe(finding.optimizer)} uses the sum of {finding.passes:,} gradients"
+    return f"{gradients} of mean losses, and nobody divides by {finding.passes:,}: the step is that much larger"
+
+
+@evidence.register
+def _(finding: UndividedAccumulation) -> Iterator[EvidenceLine]:
+    yield EvidenceLine("loss", f"{place_prefix(finding.loss.site)}{called(finding.loss)} is a mean")
+    yield EvidenceLine("why", f"divide the loss by {finding.passes:,} before backward()")
+
+
+@sentence.register
+def _(finding: ClippedWhileScaled) -> str:
+    return "gradients are clipped while they are scaled: the scaler divides them afterwards, and little is left"
+
+
+@evidence.register
+def _(finding: ClippedWhileScaled) -> Iterator[EvidenceLine]:
+    yield EvidenceLine("why", "call scaler.unscale_(optimizer) before the clipping")
+
+
+@sentence.register
+def _(finding: UnscaledPixels) -> str:
+    return f"{called(finding.layer)} gets whole numbers from 0 to 255: bytes that nobody has scaled"
+
+
+@evidence.register
+def _(finding: UnscaledPixels) -> Iterator[EvidenceLine]:
+    yield EvidenceLine(
+        "in", f"{place_prefix(finding.layer.site)}{called(finding.layer)} got {tensor(finding.facts)}", finding.facts
+    )
+    yield EvidenceLine("from", f"{place_prefix(finding.site)}{callee(finding)}: divide by 255")
+
+
+@sentence.register
+def _(finding: BroadcastLoss) -> str:
+    shapes = " and ".join(str(list(shape)) for shape in finding.shapes)
+    return f"{callee(finding)} combines {shapes} into {list(finding.result)}: each prediction with each target"
+
+
+@evidence.register
+def _(finding: BroadcastLoss) -> Iterator[EvidenceLine]:
+    for origin in finding.origins:
+        yield EvidenceLine("from", f"{place_prefix(origin.call.site)}{called(origin.call)} made {list(origin.shape)}")
+    yield EvidenceLine("why", "give both the same shape: squeeze(-1) the prediction, or unsqueeze(-1) the target")
+
+
+@sentence.register
+def _(finding: InvertedMask) -> str:
+    return f"the mask {callee(finding)} keeps the padding ({finding.padding}), and drops all that counts"
+
+
+@evidence.register
+def _(finding: InvertedMask) -> Iterator[EvidenceLine]:
+    yield EvidenceLine("use", f"{place_prefix(finding.use.site)}{called(finding.use)}")
+    yield EvidenceLine("why", "the mask is the wrong way round: negate the comparison")
+
+
+for _kind in (
+    ActiveDropout,
+    BroadcastLoss,
+    ClippedWhileScaled,
+    EvaluatedTraining,
+    InvertedMask,
+    TrainingModeEvaluation,
+    TwoOptimizers,
+    UndividedAccumulation,
+    UnscaledPixels,
+):
+    lines.register(_kind)(placed_lines)
