@@ -43,10 +43,13 @@ def flight_options(
     watchdog: float | None,
     memory: int | str | None,
 ) -> FlightOptions | None:
-    """The options that the user wants; None if no option is given, and no steps are kept."""
+    """The options that the user wants; None if no steps are kept: no option is given, or `last` is 0."""
     patterns = pattern_list("values", values, "'encoder.*'")
-    is_wanted = bool(patterns) or any(option is not None for option in (last, to, watchdog, memory))
-    if not is_wanted:
+    has_other = bool(patterns) or any(option is not None for option in (to, watchdog, memory))
+    if last is None and not has_other:
+        return None
+    if is_zero(last):
+        refuse_options_of_nothing(has_other=has_other)
         return None
     if subject is not None:
         for pattern in patterns:
@@ -60,10 +63,21 @@ def flight_options(
     )
 
 
+def is_zero(last: object) -> bool:
+    """Whether the user wants no steps; False is not a number of steps."""
+    return type(last) is int and last == 0
+
+
+def refuse_options_of_nothing(*, has_other: bool) -> None:
+    """Refuse options of the flight recorder beside `last=0`."""
+    if has_other:
+        raise ChoiceError("last=0 keeps no steps, so to, values, watchdog and memory have no effect: leave them out")
+
+
 def check_last(last: object) -> int:
     """The number of steps."""
     if type(last) is not int or last < 1:
-        raise ChoiceError(f"last={last!r:.80} is not a number of steps: last=20 keeps the last twenty")
+        raise ChoiceError(f"last={last!r:.80} is not a number of steps: last=20 keeps the last twenty, last=0 none")
     return last
 
 

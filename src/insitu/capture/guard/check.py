@@ -55,6 +55,7 @@ class GuardChecks:
         self.checks: list[ProbeChecks] = []
         self.on_backward: Callable[[Probe, int | None], None] = lambda probe, at: None
         self.on_loss: Callable[[ProbeChecks, int, Any], None] = lambda check, at, args: None
+        self.on_spike: Callable[[Finding], None] = lambda finding: None  # before the next losses confirm it
         self.is_scaled = False  # whether losses were scaled for half precision: their gradients may overflow
         self.looks_at_calls = False  # whether the tensors of each call are kept, too (flight_checks.py)
         self.is_scaling = False  # whether a loss is being scaled
@@ -142,6 +143,7 @@ class GuardChecks:
         self.report = lambda finding: None
         self.on_backward = lambda probe, at: None
         self.on_loss = lambda check, at, args: None
+        self.on_spike = lambda finding: None
 
 
 def names(pattern: str, name: str, path: str) -> bool:
