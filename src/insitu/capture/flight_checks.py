@@ -49,11 +49,6 @@ class FlightChecks(GuardChecks):
         self._patterns = [Pattern.of(text) for text in patterns]
         self._wanted: dict[str, bool] = {}
 
-    @property
-    def slots(self) -> int:
-        """How much was written to the tapes so far."""
-        return sum(check.gone + len(check.probe.tape) for check in list(self.checks))
-
     def begin_step(self) -> None:
         """Another step begins."""
         self.ring.begin_step()

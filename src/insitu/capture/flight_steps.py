@@ -25,7 +25,7 @@ class FlightSteps:
         self._checks, self._subject = checks, subject
         self._rule = StepRule("value")
         self._has_updated = False
-        self._slots = 0  # on the tapes when the step began
+        self._passes = 0  # backward passes at the last update
         self.signs = 0
 
     def start(self, undo: ExitStack) -> None:
@@ -45,7 +45,6 @@ class FlightSteps:
 
     def _begin(self, training: bool | None) -> None:
         self.signs += 1
-        self._slots = self._checks.slots
         self._checks.begin_step()
 
     def _end_with_update(self) -> None:
@@ -53,11 +52,12 @@ class FlightSteps:
         if not self._has_updated:
             self._has_updated = True
             self._begin_with_first_update()
-        has_calls = self._checks.slots > self._slots
-        if has_calls:
-            self._rule.begin()
-        else:  # another optimizer steps in turn
+        is_next_in_turn = 0 < self._checks.passes == self._passes  # one of several optimizers, after one backward pass
+        self._passes = self._checks.passes
+        if is_next_in_turn:
             self._rule.is_over = False
+        else:
+            self._rule.begin()
 
     def _begin_with_first_update(self) -> None:
         """Until now, each call of the model was taken for a step: all of them are in the first step."""

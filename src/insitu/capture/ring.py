@@ -113,6 +113,7 @@ class Ring:
         self.tensors: deque[StepTensors] = deque([StepTensors(0)])
         self._begins: deque[tuple[int, float]] = deque()  # the number of each step that is kept, and when it began
         self._last_lost = -1  # the last step of which calls had no room
+        self._has_first_begin = True  # whether the beginning of step 0 was kept
         self._last_without_tensors = -1  # the last step of which statistics or values had no room
         _rings.add(self)
 
@@ -142,9 +143,9 @@ class Ring:
             self.tensors = deque([joined])
             self.segments = deque(replace(old, last_step=0) for old in self.segments)
             first, begin = self._begins[0]
-            has_lost = first > 0 or self._last_lost >= 0
+            self._has_first_begin = first == 0 and self._last_lost < 0
             self._begins = deque([(0, begin)])
-            self._last_lost = 0 if has_lost else -1
+            self._last_lost = -1
             self._last_without_tensors = min(self._last_without_tensors, 0)
             self.step = 0
 
@@ -225,7 +226,7 @@ class Ring:
         with self.lock:
             segments = [old.segment for old in self.segments]
             begins, step, lost = list(self._begins), self.step, self._last_lost
-            kept_from = self._last_without_tensors + 1
+            kept_from, has_first_begin = self._last_without_tensors + 1, self._has_first_begin
             kept = [replace(each, stats=dict(each.stats), values=dict(each.values)) for each in self.tensors]
         segments += [segment for segment in current if not is_taken(segment, segments)]
         decoder = make_decoder()
@@ -240,7 +241,7 @@ class Ring:
             [event for event in events if event.step >= first],
             first,
             step,
-            is_cut=lost >= first,
+            is_cut=lost >= first or (first == 0 and not has_first_begin),
             with_statistics=tuple(each.step for each in kept if each.has_all and each.step >= max(first, kept_from)),
             kept_from=max(first, kept_from),
         )
