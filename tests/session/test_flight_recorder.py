@@ -120,9 +120,10 @@ def test_exception_writes_the_last_steps_and_says_where(file: Path) -> None:
 def test_page_is_beside_the_file(file: Path) -> None:
     with pytest.raises(RuntimeError), insitu.guard(model := Net(), last=2, to=file):
         train(model, 9, fail_at(3))
-    first, second = answers(file.with_suffix(".html"))
-    assert first["head"] == "Step 3, exception" and first["kind"] == "crash"
-    assert second["head"] == "RuntimeError" and first["row"] == second["row"] >= 0
+    (answer,) = answers(file.with_suffix(".html"))
+    assert answer["head"] == "Step 3, exception" and answer["kind"] == "exception"
+    assert answer["text"].startswith("RuntimeError: mat1 and mat2") and "steps 2 … 3; statistics" in answer["text"]
+    assert "the layer takes 4" in answer["more"] and answer["row"] >= 0
 
 
 def test_block_that_ends_well_writes_nothing(file: Path) -> None:
@@ -182,6 +183,8 @@ def test_nan_writes_the_last_steps_and_opens_at_the_call(file: Path) -> None:
     at_fault = trace[crash.call or 0]
     assert isinstance(at_fault, Call) and at_fault.name == "torch.Tensor.log"
     assert at_fault.outputs[0].stats is not None and at_fault.outputs[0].stats.nan > 0
+    (answer,) = answers(file.with_suffix(".html"))
+    assert answer["head"] == "Step 7, the guard found" and "log produced NaN" in answer["text"] and answer["row"] >= 0
     assert [finding.text for finding in crash.findings] == [guard.findings[0].text]
     assert caught.value.__notes__ == [f"the last 5 steps are in {file} (insitu show {file})"]
     assert sorted(os.listdir(file.parent)) == ["crash.h5", "crash.html"]

@@ -70,9 +70,9 @@ def guard(
 
     With `last`, `to`, `values`, `watchdog` or `memory`, the guard is a flight recorder, too: it keeps the last steps,
     and writes them to a file, with a page beside it, when an exception ends the block, when it finds NaN or Inf, when
-    the loss jumps, on SIGTERM, or when the watchdog fires. The file has the facts of every call, and statistics of each twentieth step.
-    `insitu.load` reads it, and `trace.crash` says why it was written. A process that is killed (SIGKILL, `os._exit`)
-    writes nothing.
+    the loss jumps, on SIGTERM, or when the watchdog fires. The file has the facts of every call, and statistics of each
+    twentieth step. `insitu.load` reads it, and `trace.crash` says why it was written. A process that is killed
+    (SIGKILL, `os._exit`) writes nothing.
 
     Args:
         subject: A model. It only names the parameters whose training is checked; without a model, these are the
@@ -83,8 +83,8 @@ def guard(
             model; once an optimizer has stepped, it ends with the update of an optimizer. 0 keeps none.
         to: The file, "crash.h5" by default. No file is replaced: the next one is "crash-2.h5". Each rank has its own.
         values: Path patterns of modules: the values that go into them and come out are kept as well.
-        watchdog: After so many seconds without a step or a call of the model, the last steps are written, with the stacks of all threads. The
-            program goes on.
+        watchdog: After so many seconds without a step or a call of the model, the last steps are written, with the
+            stacks of all threads. The program goes on.
         memory: How much the last steps may take, as in "500MB"; the default is 256 MiB. Beyond that, fewer are kept.
 
     Examples:
