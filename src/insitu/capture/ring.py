@@ -226,7 +226,7 @@ class Ring:
         with self.lock:
             segments = [old.segment for old in self.segments]
             begins, step, lost = list(self._begins), self.step, self._last_lost
-            kept_from, has_first_begin = self._last_without_tensors + 1, self._has_first_begin
+            kept_from = self._last_without_tensors + 1
             kept = [replace(each, stats=dict(each.stats), values=dict(each.values)) for each in self.tensors]
         segments += [segment for segment in current if not is_taken(segment, segments)]
         decoder = make_decoder()
@@ -241,10 +241,16 @@ class Ring:
             [event for event in events if event.step >= first],
             first,
             step,
-            is_cut=lost >= first or (first == 0 and not has_first_begin),
+            is_cut=self._is_cut(first, lost),
             with_statistics=tuple(each.step for each in kept if each.has_all and each.step >= max(first, kept_from)),
             kept_from=max(first, kept_from),
         )
+
+    def _is_cut(self, first: int, lost: int) -> bool:
+        """Whether the first step that is there lacks its beginning; `lost` is the last step of which calls had no room."""
+        if first == 0 and not self._has_first_begin:
+            return True
+        return lost >= first
 
 
 def first_id(thread: int, gone: int) -> int:

@@ -51,9 +51,7 @@ def flight_options(
     if is_zero(last):
         refuse_options_of_nothing(has_other=has_other)
         return None
-    if subject is not None:
-        for pattern in patterns:
-            require_module(pattern, subject)
+    require_modules(patterns, subject)
     return FlightOptions(
         check_last(LAST if last is None else last),
         check_target(TO if to is None else to),
@@ -61,6 +59,14 @@ def flight_options(
         check_watchdog(watchdog),
         MEMORY if memory is None else capacity("memory", memory),
     )
+
+
+def require_modules(patterns: tuple[str, ...], subject: nn.Module | None) -> None:
+    """Refuse patterns that match no module of the model, if there is one."""
+    if subject is None:
+        return
+    for pattern in patterns:
+        require_module(pattern, subject)
 
 
 def is_zero(last: object) -> bool:
