@@ -247,7 +247,7 @@ class Ring:
         )
 
     def _is_cut(self, first: int, lost: int) -> bool:
-        """Whether the first step that is there lacks its beginning; `lost` is the last step of which calls had no room."""
+        """Whether the first step lacks its beginning; `lost` is the last step of which calls had no room."""
         if first == 0 and not self._has_first_begin:
             return True
         return lost >= first
