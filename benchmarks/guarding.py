@@ -37,19 +37,22 @@ def rows(effort: Effort) -> Iterator[Row]:
     yield from guarded(effort, "GPT2, forward and backward", training(subject, None), 1.35)
     optimizer = torch.optim.SGD(subject.model.parameters(), 1e-4)
     yield from guarded(effort, "GPT2, with SGD", training(subject, optimizer), 1.35)
-    yield from with_last_steps(effort, "GPT2, with SGD", training(subject, optimizer))
+    yield from with_last_steps(effort, "GPT2, with SGD", training(subject, optimizer), None)
+    yield from with_last_steps(effort, "GPT2, with SGD, guard(model)", training(subject, optimizer), subject.model)
 
 
-def with_last_steps(effort: Effort, name: str, steps: Callable[[], None]) -> Iterator[Row]:
+def with_last_steps(
+    effort: Effort, name: str, steps: Callable[[], None], model: torch.nn.Module | None
+) -> Iterator[Row]:
     """A guard that keeps the last steps, against one that does not, over enough steps for both."""
 
     def in_guard() -> None:
-        with insitu.guard():
+        with insitu.guard(model):
             for _ in range(ROUNDS):
                 steps()
 
     def in_flight_recorder() -> None:
-        with insitu.guard(last=20):
+        with insitu.guard(model, last=20):
             for _ in range(ROUNDS):
                 steps()
 

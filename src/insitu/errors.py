@@ -83,20 +83,37 @@ class Outside(threading.local):
 
 
 outside = Outside()
+own_threads: set[int] = set()  # the idents of threads that run no code of the user
 
 
 def tell(text: str) -> None:
     """Warn the user; print the text where warnings are errors, because the user's program did nothing wrong."""
+    try:
+        if threading.get_ident() in own_threads:
+            _warn_at_main_thread(text)
+        else:
+            _warn_here(text)
+    except InsituWarning:
+        print(text, file=sys.stderr)
+
+
+def _warn_here(text: str) -> None:
+    """Warn at the line of the user that this thread executes."""
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THEIRS):
         frame, level = frame.f_back, level + 1
     if outside.say is not None and frame.f_back is None:
         outside.say(text)
         return
-    try:
-        warnings.warn(text, InsituWarning, stacklevel=level)
-    except InsituWarning:
-        print(text, file=sys.stderr)
+    warnings.warn(text, InsituWarning, stacklevel=level)
+
+
+def _warn_at_main_thread(text: str) -> None:
+    """Warn at the line of the user that the main thread executes: this thread has none."""
+    frame = sys._current_frames()[threading.main_thread().ident or 0]
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THEIRS):
+        frame = frame.f_back
+    warnings.warn_explicit(text, InsituWarning, frame.f_code.co_filename, frame.f_lineno)
 
 
 class Troubles:

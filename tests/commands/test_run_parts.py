@@ -548,6 +548,7 @@ def test_guard_prints_findings_when_they_occur_and_once_more_at_the_end(run: Run
     assert said.startswith("insitu: train.py:6: torch.log produced Inf from finite inputs\n")
     assert said.endswith("insitu: the guard found 1 thing:\n  train.py:6: torch.log produced Inf from finite inputs\n")
     assert "why" in said and "torch.tensor" in said
+    assert said.index("  why ") < said.index("the last step is in crash.h5")
 
 
 def test_guard_without_the_trace(run: Run) -> None:
@@ -598,6 +599,14 @@ def test_guard_that_finds_nan_says_where_the_last_steps_are(run: Run) -> None:
     _, _, said = run("--guard", "--quiet", "--last", "2", "--crash", "nan.h5", "train.py", program=BROKEN)
     assert said.count("insitu: the last step is in nan.h5 (insitu show nan.h5)\n") == 1
     assert insitu.load("nan.h5").crash.kind == "finding"
+
+
+@pytest.mark.parametrize(
+    "program", ["import sys\nsys.exit(2)", "x = (", "import a_module_that_is_missing", "raise ValueError"]
+)
+def test_program_that_calls_nothing_leaves_no_file(run: Run, program: str) -> None:
+    code, _, said = run("--guard", "--quiet", "train.py", program=program)
+    assert code != 0 and "crash.h5" not in said and not list(Path().glob("crash*"))
 
 
 def test_last_0_keeps_no_steps(run: Run) -> None:

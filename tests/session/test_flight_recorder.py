@@ -15,7 +15,6 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from insitu.session.flight_recorder import FlightRecorder
 from insitu.store import save
 from insitu.trace.crash import Crash
 from insitu.trace.event import Call
-from insitu.trace.findings import Finding
+from insitu.trace.findings import LossSpike
 from insitu.trace.trace import Trace
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -120,9 +119,10 @@ def test_exception_writes_the_last_steps_and_says_where(file: Path) -> None:
 def test_page_is_beside_the_file(file: Path) -> None:
     with pytest.raises(RuntimeError), insitu.guard(model := Net(), last=2, to=file):
         train(model, 9, fail_at(3))
-    first, second = answers(file.with_suffix(".html"))
-    assert first["head"] == "Step 3, exception" and first["kind"] == "crash"
-    assert second["head"] == "RuntimeError" and first["row"] == second["row"] >= 0
+    (answer,) = answers(file.with_suffix(".html"))
+    assert answer["head"] == "Step 3, exception" and answer["kind"] == "exception"
+    assert answer["text"].startswith("RuntimeError: mat1 and mat2") and "steps 2 … 3; statistics" in answer["text"]
+    assert "the layer takes 4" in answer["more"] and answer["row"] >= 0
 
 
 def test_block_that_ends_well_writes_nothing(file: Path) -> None:
@@ -182,6 +182,8 @@ def test_nan_writes_the_last_steps_and_opens_at_the_call(file: Path) -> None:
     at_fault = trace[crash.call or 0]
     assert isinstance(at_fault, Call) and at_fault.name == "torch.Tensor.log"
     assert at_fault.outputs[0].stats is not None and at_fault.outputs[0].stats.nan > 0
+    (answer,) = answers(file.with_suffix(".html"))
+    assert answer["head"] == "Step 7, the guard found" and "log produced NaN" in answer["text"] and answer["row"] >= 0
     assert [finding.text for finding in crash.findings] == [guard.findings[0].text]
     assert caught.value.__notes__ == [f"the last 5 steps are in {file} (insitu show {file})"]
     assert sorted(os.listdir(file.parent)) == ["crash.h5", "crash.html"]
@@ -192,7 +194,7 @@ def test_program_that_goes_on_after_nan_keeps_the_file_of_the_first(file: Path) 
         with insitu.guard(model := Net(), action="record", last=3, to=file):
             train(model, 30, lambda step: infinite_loss() if step > 9 else None)
     _, crash = crash_in(file)
-    assert (crash.kind, crash.step) == ("finding", 9)
+    assert (crash.kind, crash.step) == ("finding", 10)
     assert sorted(os.listdir(file.parent)) == ["crash.h5", "crash.html"]
 
 
@@ -214,20 +216,77 @@ def test_second_nan_that_ends_the_run_is_written(file: Path) -> None:
     assert crash_in(file.with_name("crash-2.h5"))[1].text.startswith("NonFiniteError")
 
 
-def test_spike_is_written_whatever_its_severity(file: Path) -> None:
-    @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-    class Spike(Finding):
-        """A finding that only warns."""
+def train_with_spike(model: nn.Module, steps: int, spike: int, after: Callable[[int], None]) -> None:
+    """Some steps of a regression; at one of them, a target is wrong. `after` is called after each step."""
+    torch.manual_seed(0)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    for step in range(steps):
+        x = torch.randn(16, 4)
+        y = x.sum(1, keepdim=True)
+        if step == spike:
+            y[3] += 300
+        loss = F.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        after(step)
 
-        @property
-        def text(self) -> str:
-            return "the loss is 12, and was 2"
 
-    with pytest.warns(insitu.InsituWarning, match="is in"), insitu.guard(last=3, to=file, action="record") as guard:
-        torch.ones(2).exp()
-        entry: Any = guard._entries[-1][1]
-        entry.checks.report(Spike(kind="spike"))  # type: ignore[arg-type]
-    assert (crash_in(file)[1].kind, crash_in(file)[1].text) == ("spike", "the loss is 12, and was 2")
+def test_spike_of_the_loss_is_written_at_once(file: Path) -> None:
+    seen = []
+    with pytest.warns(insitu.InsituWarning) as warned, insitu.guard(model := nn.Linear(4, 1), last=3, to=file) as guard:
+        train_with_spike(model, 60, 40, lambda step: seen.append(file.exists()))
+    assert seen.index(True) == 40
+    trace, crash = crash_in(file)
+    assert (crash.kind, crash.step, crash.first) == ("spike", 40, 38)
+    assert crash.text.startswith(f"{Path(__file__).name}:") and "the loss of backward pass 40" in crash.text
+    assert "row 3 100%" in crash.findings[0].text
+    at_fault = trace[crash.call or 0]
+    assert isinstance(at_fault, Call) and at_fault.name == "torch.Tensor.backward" and at_fault.step == 40
+    assert [type(finding).__name__ for finding in guard.findings] == ["LossSpike"]
+    said = [str(each.message) for each in warned]
+    assert f"the last 3 steps are in {file}" in said[0] and said[1] == guard.findings[0].text
+    assert sorted(os.listdir(file.parent)) == ["crash.h5", "crash.html"]
+
+
+@pytest.mark.parametrize("end", [40, 50])
+def test_spike_before_an_exception_has_a_file_and_is_reported(file: Path, end: int) -> None:
+    def fail(step: int) -> None:
+        if step == end:
+            raise ValueError("stop")
+
+    with pytest.warns(insitu.InsituWarning), pytest.raises(ValueError, match="stop"):  # noqa: SIM117
+        with insitu.guard(model := nn.Linear(4, 1), last=3, to=file) as guard:
+            train_with_spike(model, 60, 40, fail)
+    (finding,) = guard.findings
+    assert isinstance(finding, LossSpike) and finding.rows[0] == 3
+    assert (crash_in(file)[1].kind, crash_in(file)[1].step) == ("spike", 40)
+    _, crash = crash_in(file.with_name("crash-2.h5"))
+    assert crash.kind == "exception" and [each.text for each in crash.findings] == [finding.text]
+
+
+def test_loss_that_stays_high_has_a_file_but_no_finding(file: Path) -> None:
+    with pytest.warns(insitu.InsituWarning, match="the last step is in"), insitu.guard(last=3, to=file) as guard:
+        for step in range(60):
+            loss = (torch.ones(4, requires_grad=True) * (1 if step < 40 else 50)).square().sum()
+            loss.backward()
+    assert guard.findings == [] and crash_in(file)[1].kind == "spike"
+
+
+# ---- nothing to write
+
+
+def test_block_without_a_call_writes_nothing(file: Path) -> None:
+    with pytest.raises(ValueError, match="stop") as caught, insitu.guard(last=5, to=file):
+        raise ValueError("stop")
+    assert os.listdir(file.parent) == [] and "crash" not in str(caught.value.__notes__)
+
+
+def test_last_0_keeps_no_steps(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    with pytest.raises(RuntimeError), insitu.guard(model := Net(), last=0):
+        train(model, 9, fail_at(3))
+    assert os.listdir(file.parent) == []
 
 
 # ---- statistics and values
@@ -367,7 +426,7 @@ def test_producers_are_known_across_the_parts_of_a_tape(file: Path) -> None:
     (sine,) = trace.find(name="sin")
     producer = trace.producer(sine.inputs[0])
     assert producer is not None and producer.name == "torch.Tensor.tanh" and producer.step == 0
-    assert crash.count == 250 and steps_of(trace) == list(range(250))
+    assert crash.count == 251 and steps_of(trace) == list(range(251))  # the sine is after the last update
     assert all(trace.producer(call.outputs[0]) is call for call in trace.find(name="linear"))
 
 
@@ -420,7 +479,9 @@ def test_folder_that_is_gone_at_the_crash(tmp_path: Path, monkeypatch: pytest.Mo
         ({"to": "missing/crash.h5"}, StoreError, "the directory .*missing' does not exist"),
         ({"to": "crash.txt"}, ChoiceError, "choose .h5 or .hdf5"),
         ({"to": 3}, ChoiceError, "to=3 is not the name of a file"),
-        ({"last": 0}, ChoiceError, "last=0 is not a number of steps"),
+        ({"last": -1}, ChoiceError, "last=-1 is not a number of steps"),
+        ({"last": False}, ChoiceError, "last=False is not a number of steps"),
+        ({"last": 0, "watchdog": 5}, ChoiceError, "last=0 keeps no steps"),
         ({"last": True}, ChoiceError, "last=True is not a number of steps"),
         ({"watchdog": -1}, ChoiceError, "watchdog=-1 is not a number of seconds"),
         ({"watchdog": "x"}, ChoiceError, "watchdog='x' is not a number of seconds"),
@@ -477,6 +538,7 @@ def test_text_of_an_exception_that_computes_nan_is_not_a_finding(file: Path) -> 
             return "its text"
 
     with pytest.raises(ComputingError), insitu.guard(last=5, to=file) as guard:
+        torch.ones(2).exp()
         raise ComputingError
     assert crash_in(file)[1].text == "ComputingError: its text"
     assert not guard.findings
@@ -540,8 +602,11 @@ def test_decorated_function_is_recorded(file: Path) -> None:
         run(12)
     with pytest.raises(RuntimeError, match="mat1"):
         run(12)
-    assert crash_in(file)[1].step == 9
-    assert sorted(os.listdir(file.parent)) == ["crash.h5", "crash.html"]
+    assert crash_in(file)[1].step == 9 and crash_in(file.with_name("crash-2.h5"))[1].step == 9
+    for _ in range(12):
+        with pytest.raises(RuntimeError, match="mat1"):
+            run(12)
+    assert len(list(file.parent.glob("*.h5"))) == 10  # of one guard
 
 
 def test_switched_off_it_does_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -579,20 +644,65 @@ def test_calls_of_other_threads_are_in_the_file(file: Path) -> None:
     assert len({call.thread for call in trace.find("body")}) == 2
 
 
-def test_without_a_model_a_step_ends_with_an_update(file: Path) -> None:
+@pytest.mark.parametrize("has_model", [True, False])
+@pytest.mark.parametrize("is_early", [True, False])
+def test_step_ends_with_an_update(file: Path, has_model: bool, is_early: bool) -> None:
+    """Even if the optimizer was there before the block: nobody knows of it until it steps."""
     model = Net()
-    with pytest.raises(ValueError, match="stop"), insitu.guard(last=5, to=file):
-        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1) if is_early else None
+    with pytest.raises(ValueError, match="stop"), insitu.guard(model if has_model else None, last=5, to=file):
+        optimizer = optimizer or torch.optim.SGD(model.parameters(), 0.1)
         for _ in range(3):
+            x = torch.rand(3, 4)
             for _ in range(2):
-                model(torch.ones(3, 4)).sum().backward()
+                model(x).sum().backward()
             optimizer.step()
             with torch.no_grad():
-                model(torch.ones(3, 4))
+                model(x)
         raise ValueError("stop")
     trace, crash = crash_in(file)
-    assert crash.step == 2
-    assert [len(trace.find("body", step=step)) for step in range(3)] == [3, 3, 3]
+    assert (crash.first, crash.step) == (0, 3)
+    assert [len(trace.find("body", step=step)) for step in range(4)] == [2, 3, 3, 1]
+    assert [call.step for call in trace.find(name="torch.rand")] == [0, 1, 2]
+
+
+def test_updates_of_several_optimizers_in_turn_end_one_step(file: Path) -> None:
+    model = Net()
+    optimizers = [torch.optim.Adam(part.parameters()) for part in (model.body, model.head)]
+    with pytest.raises(ValueError, match="stop"), insitu.guard(model, last=9, to=file):
+        for _ in range(3):
+            model(torch.rand(3, 4)).sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+        raise ValueError("stop")
+    trace, crash = crash_in(file)
+    assert crash.step == 3 and steps_of(trace) == [0, 1, 2, 3]
+    assert [call.step for call in trace.find(name="torch.rand")] == [0, 1, 2]
+    assert file.with_suffix(".html").exists()  # even though the last step has only the gradients that are removed
+
+
+def test_calls_before_the_first_update_are_one_step_with_some_statistics(file: Path) -> None:
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with pytest.raises(ValueError, match="stop"), insitu.guard(model, last=5, to=file):
+        for _ in range(8):
+            model(torch.rand(3, 4)).sum().backward()
+        optimizer.step()
+        model(torch.rand(3, 4))
+        raise ValueError("stop")
+    trace, crash = crash_in(file)
+    assert (crash.first, crash.step, crash.is_cut, crash.with_statistics) == (0, 1, True, ())
+    assert len(trace.find("body", step=1)) == 1
+
+
+def test_without_an_optimizer_a_step_is_a_call_of_the_model(file: Path) -> None:
+    model = Net()
+    with pytest.raises(ValueError, match="stop"), insitu.guard(model, last=5, to=file):
+        for _ in range(3):
+            model(torch.rand(3, 4))
+        raise ValueError("stop")
+    assert crash_in(file)[1].step == 2
 
 
 # ---- whole processes
@@ -636,7 +746,7 @@ def test_sigterm_writes_the_file_and_ends_the_process(tmp_path: Path) -> None:
     assert done.returncode == -signal.SIGTERM
     assert "the last 4 steps are in crash.h5" in done.stderr
     _, crash = crash_in(tmp_path / "crash.h5")
-    assert (crash.kind, crash.step, crash.count) == ("sigterm", 29, 4)
+    assert (crash.kind, crash.step, crash.count) == ("sigterm", 30, 4)
 
 
 def test_handler_of_the_program_runs_after_the_file_is_written(tmp_path: Path) -> None:
@@ -720,8 +830,13 @@ def test_watchdog_that_fires_before_the_first_step_fires_again(tmp_path: Path) -
     crashes = [crash_in(path)[1] for path in sorted(tmp_path.glob("*.h5"), key=os.path.getmtime)]
     assert {crash.kind for crash in crashes} == {"watchdog"}
     assert crashes[0].step == 0 and "prepare the data" in crashes[0].stacks[0].text
-    assert crashes[-1].step == 5 and len(crashes) <= 3
+    assert crashes[-1].step == 6 and len(crashes) <= 3
     assert f"the last {crashes[-1].count} steps are in" in done.stderr
+    lines = [line for line in done.stderr.splitlines() if "InsituWarning: no step for" in line]
+    places = [line.partition(": InsituWarning")[0] for line in lines]
+    program = (tmp_path / "program.py").read_text().splitlines()
+    assert {place.rpartition(":")[0] for place in places} == {str(tmp_path / "program.py")}
+    assert "prepare the data" in program[int(places[0].rpartition(":")[2]) - 1]
 
 
 def test_watchdog_then_ctrl_c_leaves_both_files(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_what_is_not_there_is_said() -> None:
         "steps 30 … 37 of the 20 that were wanted: there was no memory for more;"
     )
     assert crash_contents(replace(whole, first=37, is_cut=True)).startswith(
-        "step 37, without the beginning of step 37: there was no memory for it;"
+        "step 37, without the beginning of step 37: there was no room for it;"
     )
     assert crash_contents(replace(whole, kept_from=30)).endswith(
         "; what was kept of tensors before step 30 is gone: there was no memory for it"

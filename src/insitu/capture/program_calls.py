@@ -107,8 +107,8 @@ class ProgramCalls:
 class SubjectCalls(ProgramCalls):
     """Hears the outermost calls of one model, or of a wrapper around it."""
 
-    def __init__(self, rule: StepRule, subject: nn.Module) -> None:
-        super().__init__(rule, is_counted=True)
+    def __init__(self, rule: StepRule, subject: nn.Module, learn: Learn = lambda model: None) -> None:
+        super().__init__(rule, learn, is_counted=True)
         self._roots = {id(module) for module in wrapping(subject)}
 
     def is_model(self, module: nn.Module) -> bool:

@@ -10,7 +10,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -19,7 +19,6 @@ from insitu.capture.budget import SAMPLE, SLOT
 from insitu.capture.decode import Decoder
 from insitu.capture.segment import THREAD_STRIDE, Ids, Segment
 from insitu.capture.step_counter import StepCounter
-from insitu.capture.tape import FIXED
 from insitu.trace.event import Call, Event, Stats, TensorFacts
 
 if TYPE_CHECKING:
@@ -61,12 +60,27 @@ class OldSegment:
 
 @dataclass(slots=True)
 class StepTensors:
-    """What was kept of the tensors of one step: by the id of the call, statistics and values."""
+    """What was kept of the tensors of one step: by the id of the call, statistics and values.
+
+    `has_gaps` says that only some calls of the step have statistics.
+    """
 
     step: int
     stats: dict[int, KeptTensors] = field(default_factory=dict)
     values: dict[int, KeptTensors] = field(default_factory=dict)
     size: int = 0
+    has_gaps: bool = False
+
+    @property
+    def has_all(self) -> bool:
+        """Whether every call of the step has statistics."""
+        return bool(self.stats) and not self.has_gaps
+
+    def join(self, other: StepTensors) -> None:
+        """Take over what was kept of another step."""
+        self.stats |= other.stats
+        self.values |= other.values
+        self.size += other.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +113,7 @@ class Ring:
         self.tensors: deque[StepTensors] = deque([StepTensors(0)])
         self._begins: deque[tuple[int, float]] = deque()  # the number of each step that is kept, and when it began
         self._last_lost = -1  # the last step of which calls had no room
+        self._has_first_begin = True  # whether the beginning of step 0 was kept
         self._last_without_tensors = -1  # the last step of which statistics or values had no room
         _rings.add(self)
 
@@ -116,6 +131,23 @@ class Ring:
             self.steps_begun += 1
             self._begins.append((self.step, perf_counter()))
             self._drop_old_steps()
+
+    def join_steps(self) -> None:
+        """All calls so far belong to one step, which is step 0."""
+        with self.lock:
+            if self.step == 0:
+                return
+            joined = StepTensors(0, has_gaps=True)
+            for tensors in self.tensors:
+                joined.join(tensors)
+            self.tensors = deque([joined])
+            self.segments = deque(replace(old, last_step=0) for old in self.segments)
+            first, begin = self._begins[0]
+            self._has_first_begin = first == 0 and self._last_lost < 0
+            self._begins = deque([(0, begin)])
+            self._last_lost = -1
+            self._last_without_tensors = min(self._last_without_tensors, 0)
+            self.step = 0
 
     def take_tape(self, probe: Probe, gone: int) -> int:
         """Keep the tape of a probe, which is about to be cleared; the id of its first record. No call still runs."""
@@ -195,7 +227,7 @@ class Ring:
             segments = [old.segment for old in self.segments]
             begins, step, lost = list(self._begins), self.step, self._last_lost
             kept_from = self._last_without_tensors + 1
-            kept = [StepTensors(each.step, dict(each.stats), dict(each.values)) for each in self.tensors]
+            kept = [replace(each, stats=dict(each.stats), values=dict(each.values)) for each in self.tensors]
         segments += [segment for segment in current if not is_taken(segment, segments)]
         decoder = make_decoder()
         decoder.steps = StepCounter.of_steps(begins)
@@ -209,10 +241,16 @@ class Ring:
             [event for event in events if event.step >= first],
             first,
             step,
-            is_cut=lost >= first,
-            with_statistics=tuple(each.step for each in kept if each.stats and each.step >= max(first, kept_from)),
+            is_cut=self._is_cut(first, lost),
+            with_statistics=tuple(each.step for each in kept if each.has_all and each.step >= max(first, kept_from)),
             kept_from=max(first, kept_from),
         )
+
+    def _is_cut(self, first: int, lost: int) -> bool:
+        """Whether the first step lacks its beginning; `lost` is the last step of which calls had no room."""
+        if first == 0 and not self._has_first_begin:
+            return True
+        return lost >= first
 
 
 def first_id(thread: int, gone: int) -> int:
@@ -222,10 +260,19 @@ def first_id(thread: int, gone: int) -> int:
 
 def is_taken(segment: Segment, others: list[Segment]) -> bool:
     """Whether one of the others is the same part of a tape: it was handed over, and is about to be cleared."""
-    if len(segment.tape) < FIXED:
+    start = first_start(segment)
+    if start is None:
         return False
-    start, thread = segment.tape.start(0), segment.tape.thread
-    return any(other.tape.start(0) == start for other in others if other.tape.thread == thread)
+    thread = segment.tape.thread
+    return any(first_start(other) == start for other in others if other.tape.thread == thread)
+
+
+def first_start(segment: Segment) -> float | None:
+    """When the first call of a part of a tape began; None if it has none."""
+    first = next(segment.tape.calls(), None)
+    if first is None:
+        return None
+    return segment.tape.start(first)
 
 
 def attach(tensors: StepTensors, events: dict[int, Event], number: Callable[[int], int]) -> None:

@@ -43,14 +43,15 @@ def flight_options(
     watchdog: float | None,
     memory: int | str | None,
 ) -> FlightOptions | None:
-    """The options that the user wants; None if no option is given, and no steps are kept."""
+    """The options that the user wants; None if no steps are kept: no option is given, or `last` is 0."""
     patterns = pattern_list("values", values, "'encoder.*'")
-    is_wanted = bool(patterns) or any(option is not None for option in (last, to, watchdog, memory))
-    if not is_wanted:
+    has_other = bool(patterns) or any(option is not None for option in (to, watchdog, memory))
+    if last is None and not has_other:
         return None
-    if subject is not None:
-        for pattern in patterns:
-            require_module(pattern, subject)
+    if is_zero(last):
+        refuse_options_of_nothing(has_other=has_other)
+        return None
+    require_modules(patterns, subject)
     return FlightOptions(
         check_last(LAST if last is None else last),
         check_target(TO if to is None else to),
@@ -60,10 +61,29 @@ def flight_options(
     )
 
 
+def require_modules(patterns: tuple[str, ...], subject: nn.Module | None) -> None:
+    """Refuse patterns that match no module of the model, if there is one."""
+    if subject is None:
+        return
+    for pattern in patterns:
+        require_module(pattern, subject)
+
+
+def is_zero(last: object) -> bool:
+    """Whether the user wants no steps; False is not a number of steps."""
+    return type(last) is int and last == 0
+
+
+def refuse_options_of_nothing(*, has_other: bool) -> None:
+    """Refuse options of the flight recorder beside `last=0`."""
+    if has_other:
+        raise ChoiceError("last=0 keeps no steps, so to, values, watchdog and memory have no effect: leave them out")
+
+
 def check_last(last: object) -> int:
     """The number of steps."""
     if type(last) is not int or last < 1:
-        raise ChoiceError(f"last={last!r:.80} is not a number of steps: last=20 keeps the last twenty")
+        raise ChoiceError(f"last={last!r:.80} is not a number of steps: last=20 keeps the last twenty, last=0 none")
     return last
 
 

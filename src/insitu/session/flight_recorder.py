@@ -1,10 +1,11 @@
 """The flight recorder of a guard: the last steps of a program, written to a file when the run ends badly.
 
-Five events write a file, each the first time that it happens: an exception that ends the block, a finding of NaN or
-Inf, a spike of the loss, SIGTERM, and a watchdog, which may fire some times before it matters. No event replaces the
-file of an earlier one.
+Five events write a file, each the first time that it happens in the block: an exception that ends it, a finding of NaN
+or Inf, a spike of the loss, SIGTERM, and a watchdog. A watchdog may fire, and a loss may jump, some times before it
+matters. No event replaces the file of an earlier one.
 
 The order of reading: `capture/ring.py` keeps the last steps, `capture/flight_checks.py` fills the ring,
+`capture/flight_steps.py` says where a step begins,
 `session/watchdog.py` and `FlightRecorder` here notice the events, and `trace/crash.py` says what a file holds.
 """
 
@@ -22,11 +23,9 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from insitu.capture.flight_steps import FlightSteps
 from insitu.capture.isolation import run_isolated
-from insitu.capture.program_calls import ProgramCalls, SubjectCalls
 from insitu.capture.ring import Ring, RingContents
-from insitu.capture.step_rule import StepRule
-from insitu.capture.updates import Updates
 from insitu.errors import NonFiniteError, StoreError
 from insitu.session import dist
 from insitu.session.about import about_trace
@@ -53,11 +52,12 @@ if TYPE_CHECKING:
 PAGE = ".html"
 MOST_ON_PAGE = 50_000  # events of the last steps that are on the page; the file has all
 MOST_NAMES = 1000  # crash.h5, crash-2.h5, …
-# Of each kind of event, so many are written. A watchdog may fire while data is prepared, or a model is compiled.
-MOST_FILES: dict[CrashKind, int] = {"watchdog": 3}
+# Of each kind of event, so many are written in one block. A watchdog may fire while data is prepared, or a model is
+# compiled; a loss that jumps may stay high, because the task has changed.
+MOST_FILES: dict[CrashKind, int] = {"watchdog": 3, "spike": 3}
+MOST_OF_GUARD = 10  # files for one kind of event: a guard may decorate a function that is called at every step
 FOREVER = -1.0
 PATIENCE = 10.0  # seconds that the handler of SIGTERM waits for a file that another thread is writing
-SPIKE = "spike"  # the kind of findings of which each is written, whatever its severity
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ class FlightSource:
 class FlightRecorder:
     """Keeps the last steps of one entry of a guard, and writes them.
 
-    `findings` are those of the guard so far, and `written` how many files it has written for each kind of event.
+    `findings` are those of the guard so far, and `written_by_guard` how many files all its entries have written for
+    each kind of event.
     """
 
     def __init__(
@@ -104,10 +105,11 @@ class FlightRecorder:
         subject: nn.Module | None,
         say: Callable[[str], None],
         findings: Sequence[Finding],
-        written: Counter[CrashKind],
+        written_by_guard: Counter[CrashKind],
     ) -> None:
         self._options, self._say, self._findings = options, say, findings
-        self._written = written
+        self._written: Counter[CrashKind] = Counter()
+        self._written_by_guard = written_by_guard
         self.values = options.values
         self._about = about_trace(subject, "functions")
         self._subject = subject
@@ -115,43 +117,38 @@ class FlightRecorder:
         self._source: FlightSource | None = None
         self._pid = os.getpid()
         self._lock = threading.RLock()
+        self._has_ended = False
+        self._last_findings: Sequence[Finding] = ()  # of the end, which are not reported yet
         self._places: set[tuple[object, ...]] = set()  # of the findings that were written
+        self._unsaid: dict[tuple[object, ...], CrashFile] = {}  # files of findings, by place, until these are reported
 
     def start(self, recorder: Recorder, checks: FlightChecks, undo: ExitStack) -> None:
-        """Count the steps, and listen to SIGTERM and to the clock."""
+        """Count the steps, and listen to the losses, to SIGTERM and to the clock."""
         self._source = FlightSource(recorder, checks)
         undo.callback(self._let_go)
-        self._count_steps(undo)
+        checks.on_spike = self._on_spike
+        steps = FlightSteps(checks, self._subject)
+        steps.start(undo)
         termination = Termination(self._on_termination, lambda end: False, chains=True)
         undo.callback(termination.forget)
         if self._options.watchdog is not None:
-            watchdog = Watchdog(self._options.watchdog, lambda: self.ring.steps_begun, self._on_silence)
+            watchdog = Watchdog(self._options.watchdog, lambda: steps.signs, self._on_silence)
             watchdog.start()
             undo.callback(watchdog.stop)
-
-    def _count_steps(self, undo: ExitStack) -> None:
-        """A step is an outermost call of the model; without a model, it is what it is for a script."""
-        rule = StepRule("value" if self._subject is None else "call")
-        rule.listeners.append(self._begin_step)
-        if self._subject is not None:
-            SubjectCalls(rule, self._subject).start(undo)
-            return
-        Updates(rule, lambda: None, is_fixed=False).start(undo)
-        ProgramCalls(rule, is_counted=True).start(undo)
 
     def _let_go(self) -> None:
         """The block has ended: there is nothing to write any more."""
         self._source = None
 
-    def _begin_step(self, training: bool | None) -> None:
-        if self._source is not None:
-            self._source.checks.begin_step()
-
     # Events.
 
     def report(self, finding: Finding, report: Callable[[Finding], None]) -> None:
-        """Write the last steps if a finding is serious, and let the guard report it; then say where they are."""
-        file = self._write_finding(finding)
+        """Write the last steps if a finding is serious, and let the guard report it; then say where they are.
+
+        For the findings of the end, `end` has written them.
+        """
+        self._write_finding(finding)
+        file = self._unsaid.pop(finding.place, None)
         if file is None:
             report(finding)
             return
@@ -162,22 +159,28 @@ class FlightRecorder:
             raise
         self._say(file.text)
 
-    def _write_finding(self, finding: Finding) -> CrashFile | None:
-        is_spike = str(finding.kind) == SPIKE
-        if not is_spike and finding.severity != "error":
-            return None
-        kind: CrashKind = "spike" if is_spike else "finding"
-        file = self._write(CrashEvent(kind, first_line(finding.text), finding=finding))
+    def _write_finding(self, finding: Finding) -> None:
+        if finding.severity != "error":
+            return
+        file = self._write(CrashEvent("finding", first_line(finding.text), finding=finding))
         if file is not None:
             self._places.add(finding.place)
-        return file
+            self._unsaid[finding.place] = file
+
+    def _on_spike(self, finding: Finding) -> None:
+        """A loss is far above those before it: write the steps before it now, for they are gone at the end."""
+        text = first_line(finding.text)
+        file = self._write(CrashEvent("spike", text, finding=finding))
+        if file is not None:
+            self._say(f"{text}: {file.text}")
 
     def end(self, error: BaseException | None, findings: Sequence[Finding]) -> None:
-        """The block ends, with these findings: write the last steps if it ends badly, and say where they are."""
+        """The block ends, with these findings: write the last steps if it ends badly; once, even if Ctrl-C arrives."""
+        if self._has_ended:
+            return
+        self._has_ended, self._last_findings = True, findings
         for finding in findings:
-            file = self._write_finding(finding)
-            if file is not None:
-                self._say(file.text)
+            self._write_finding(finding)
         has_more_to_say = error is not None and ends_badly(error) and not self._has_file(error)
         if error is None or not has_more_to_say:
             return
@@ -226,20 +229,30 @@ class FlightRecorder:
     def _write_alone(self, event: CrashEvent) -> CrashFile | None:
         """Write the last steps while no other thread does."""
         source = self._source
-        if source is None or self._written[event.kind] >= MOST_FILES.get(event.kind, 1):
+        if source is None or self._has_enough(event.kind):
             return None
         try:
             trace = self._trace(source, event)
+            is_empty = not trace.calls and not event.stacks
+            if is_empty:  # such as a script that was never run
+                return None
             path = self._save(trace)
         except Exception as own:
             source.recorder.trouble("writing the last steps", own)
             return None
         self._written[event.kind] += 1
+        self._written_by_guard[event.kind] += 1
         try:
             save_page(trace, path)
         except Exception as own:
             source.recorder.trouble("making the page of the last steps", own)
         return CrashFile(path, trace.crash.count if trace.crash is not None else 0)
+
+    def _has_enough(self, kind: CrashKind) -> bool:
+        """Whether no more files are written for this kind of event."""
+        if self._written_by_guard[kind] >= MOST_OF_GUARD:
+            return True
+        return self._written[kind] >= MOST_FILES.get(kind, 1)
 
     def _trace(self, source: FlightSource, event: CrashEvent) -> Trace:
         """The last steps, and why they are written."""
@@ -268,11 +281,11 @@ class FlightRecorder:
         )
 
     def _findings_with(self, finding: Finding | None) -> list[Finding]:
-        """The findings of the guard so far, with one that it reports later."""
-        findings = list(self._findings)
-        if finding is not None and finding.place not in [other.place for other in findings]:
-            findings.append(finding)
-        return findings
+        """The findings of the guard so far, with those that it reports later."""
+        findings = {each.place: each for each in (*self._findings, *self._last_findings)}
+        if finding is not None:
+            findings.setdefault(finding.place, finding)
+        return list(findings.values())
 
     def _save(self, trace: Trace) -> Path:
         """Write the file; into the folder for temporary files if that is not possible where it should be."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial, wraps
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
@@ -69,10 +69,10 @@ def guard(
     frozen from the beginning, while the rest learns, are only in the findings.
 
     With `last`, `to`, `values`, `watchdog` or `memory`, the guard is a flight recorder, too: it keeps the last steps,
-    and writes them to a file, with a page beside it, when an exception ends the block, when it finds NaN or Inf, on
-    SIGTERM, or when the watchdog fires. The file has the facts of every call, and statistics of each twentieth step.
-    `insitu.load` reads it, and `trace.crash` says why it was written. A process that is killed (SIGKILL, `os._exit`)
-    writes nothing.
+    and writes them to a file, with a page beside it, when an exception ends the block, when it finds NaN or Inf, when
+    the loss jumps, on SIGTERM, or when the watchdog fires. The file has the facts of every call, and statistics of each
+    twentieth step. `insitu.load` reads it, and `trace.crash` says why it was written. A process that is killed
+    (SIGKILL, `os._exit`) writes nothing.
 
     Args:
         subject: A model. It only names the parameters whose training is checked; without a model, these are the
@@ -80,11 +80,11 @@ def guard(
         action: "raise", "warn" (once for each place) or "record". `guard.findings` always has all findings.
         allow: Functions ("log", "torch.log") and modules ("h.*.attn") that may produce NaN and Inf.
         last: How many steps are kept; 20 if another option asks for the recorder. A step is an outermost call of the
-            model; without a model, it ends with the update of an optimizer.
+            model; once an optimizer has stepped, it ends with the update of an optimizer. 0 keeps none.
         to: The file, "crash.h5" by default. No file is replaced: the next one is "crash-2.h5". Each rank has its own.
         values: Path patterns of modules: the values that go into them and come out are kept as well.
-        watchdog: After so many seconds without a step, the last steps are written, with the stacks of all threads. The
-            program goes on.
+        watchdog: After so many seconds without a step or a call of the model, the last steps are written, with the
+            stacks of all threads. The program goes on.
         memory: How much the last steps may take, as in "500MB"; the default is 256 MiB. Beyond that, fewer are kept.
 
     Examples:
@@ -141,7 +141,7 @@ class Guard(Session["GuardEntry"]):
         """The function, guarded whenever it runs."""
         refuse_what_runs_later(function)
 
-        @functools.wraps(function)
+        @wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> Any:
             with GuardedCall(self, sys._getframe(1)):
                 return function(*args, **kwargs)
@@ -224,12 +224,13 @@ class GuardEntry(Entry):
             return GuardChecks(self._report, allow)
         return FlightChecks(self._take, allow, self._flight.ring, self._flight.values)
 
-    def _take(self, finding: Finding) -> None:
+    def _take(self, finding: Finding, *, may_raise: bool = True) -> None:
         """Let the flight recorder write the last steps before a finding is raised."""
+        report = partial(self._report, may_raise=may_raise)
         if self._flight is not None:
-            self._flight.report(finding, self._report)
+            self._flight.report(finding, report)
         else:
-            self._report(finding)
+            report(finding)
 
     def stop(self, error: BaseException | None) -> None:
         """Undo everything; keep what the end of the block has brought to light for `report`."""
@@ -241,30 +242,29 @@ class GuardEntry(Entry):
                 self.recorder.trouble("looking at the training", own)
         finally:
             try:
-                self._end_flight(error)
+                if self._flight is not None:
+                    self._flight.end(error, self._last_findings)
             finally:
                 self.undo.close()
 
-    def _end_flight(self, error: BaseException | None) -> None:
-        """Let the flight recorder write the last steps, if the block ends badly."""
-        if self._flight is None:
-            return
-        flight, self._flight = self._flight, None  # once, even if a signal interrupts it
-        flight.end(error, self._last_findings)
-
     def _find_last(self, error: BaseException | None) -> list[Finding]:
-        """Non-finite tensors that no call has used, and what is wrong with the training unless an error ended it."""
+        """Non-finite tensors that no call has used, and what is wrong with the training.
+
+        Where an error ended the training, that is spikes of the loss only: what else is missing may have come later.
+        """
         if self.training is None or self.checks is None:
             return []
         findings = self.checks.rest(is_complete=error is None)
         if error is None or isinstance(error, KeyboardInterrupt):
             findings += self.training.findings()
+        else:
+            findings += self.training.spikes()
         return findings
 
     def report(self, error: BaseException | None) -> None:
         """Report the findings of the end; none of them replaces an exception of the user."""
         for finding in self._last_findings:
-            self._report(finding, may_raise=error is None)
+            self._take(finding, may_raise=error is None)
 
     def roll_back(self) -> None:
         """Undo everything, and look at nothing: Ctrl-C arrived during `__enter__`."""

@@ -11,6 +11,7 @@ from time import monotonic
 from types import FrameType
 
 import insitu
+from insitu.errors import own_threads
 from insitu.trace.crash import ThreadStack
 
 OWN = os.path.join(os.path.dirname(insitu.__file__), "")
@@ -22,10 +23,10 @@ LONGEST_END = 10.0  # seconds to wait for a file that is being written
 
 
 class Watchdog:
-    """Calls `fire` with the seconds since the last step, once for each time that the steps stop for too long."""
+    """Calls `fire` with the seconds since the last sign of life, once for each time that they stop for too long."""
 
-    def __init__(self, seconds: float, count_steps: Callable[[], int], fire: Callable[[float], None]) -> None:
-        self._seconds, self._count_steps, self._fire = seconds, count_steps, fire
+    def __init__(self, seconds: float, count_signs: Callable[[], int], fire: Callable[[float], None]) -> None:
+        self._seconds, self._count_signs, self._fire = seconds, count_signs, fire
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="insitu watchdog", daemon=True)
 
@@ -40,9 +41,17 @@ class Watchdog:
             self._thread.join(LONGEST_END)
 
     def _watch(self) -> None:
-        seen, since, has_fired = self._count_steps(), monotonic(), False
+        ident = threading.get_ident()
+        own_threads.add(ident)
+        try:
+            self._wait_for_silence()
+        finally:
+            own_threads.discard(ident)
+
+    def _wait_for_silence(self) -> None:
+        seen, since, has_fired = self._count_signs(), monotonic(), False
         while not self._is_over.wait(min(self._seconds / LOOKS, LONGEST_LOOK)):
-            count, now = self._count_steps(), monotonic()
+            count, now = self._count_signs(), monotonic()
             if count != seen:
                 seen, since, has_fired = count, now, False
             elif now - since >= self._seconds and not has_fired:

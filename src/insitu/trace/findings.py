@@ -453,7 +453,7 @@ class OutlierData(Finding):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class LossSpike(Finding):
-    """The loss of one backward pass was far above the `usual` one, and the next losses were not.
+    """The loss of one backward pass was far above the `usual` one; the next losses, if there were any, were not.
 
     `rows` are the rows of the `batch` with the largest `shares` of the loss; empty where they are not known.
     """

@@ -28,8 +28,11 @@ def by_step(roots: list[Node]) -> list[list[Node]]:
 
 
 def fold_steps(every: Iterable[list[Node]]) -> list[Steps]:
-    """The nodes of each step, with those of steps that are alike and follow each other folded."""
-    return [_folded(list(alike)) for _, alike in groupby(every, key=_structure)]
+    """The nodes of each step, with those of steps that are alike and follow each other folded.
+
+    A step whose nodes are all hidden is left out.
+    """
+    return [_folded(list(alike)) for _, alike in groupby(filter(None, every), key=_structure)]
 
 
 def _moment(node: Node) -> tuple[int, int]:

@@ -267,18 +267,22 @@ def loss_spikes(numbers: NumberHistory) -> Iterator[Finding]:
         known = largest.setdefault(id(spike.call), spike)
         if spike.loss > known.loss:
             largest[id(spike.call)] = spike
-    for spike in largest.values():
-        rows = spike.rows
-        yield LossSpike(
-            call=spike.call,
-            site=spike.call.site,
-            backward_pass=spike.backward_pass,
-            loss=spike.loss,
-            usual=spike.usual,
-            batch=rows.count if rows is not None else 0,
-            rows=rows.rows if rows is not None else (),
-            shares=rows.shares if rows is not None else (),
-        )
+    yield from map(spike_finding, largest.values())
+
+
+def spike_finding(spike: SpikeRecord) -> LossSpike:
+    """The finding of a spike. At the moment of the spike, nobody knows whether the next losses are small again."""
+    rows = spike.rows if spike.rows is not None else RowShares(0, (), ())
+    return LossSpike(
+        call=spike.call,
+        site=spike.call.site,
+        backward_pass=spike.backward_pass,
+        loss=spike.loss,
+        usual=spike.usual,
+        batch=rows.count,
+        rows=rows.rows,
+        shares=rows.shares,
+    )
 
 
 CHECKS: tuple[Callable[[NumberHistory], Iterator[Finding]], ...] = (

@@ -40,7 +40,7 @@ def crash_contents(crash: Crash) -> str:
     """
     steps = f"steps {crash.first} … {crash.step}" if crash.count > 1 else f"step {crash.step}"
     if crash.is_cut:
-        steps += f", without the beginning of step {crash.first}: there was no memory for it"
+        steps += f", without the beginning of step {crash.first}: there was no room for it"
     elif crash.count < min(crash.wanted, crash.step + 1):
         steps += f" of the {crash.wanted} that were wanted: there was no memory for more"
     return f"{steps}; {_statistics_text(crash)}{_room_text(crash)}"

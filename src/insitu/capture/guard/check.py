@@ -51,10 +51,11 @@ class GuardChecks:
         self.report, self.allow = report, tuple(allow)
         self.has_found = False  # whether a NaN or Inf was found: what comes later may follow from it
         self.has_incoming = False  # whether a NaN or Inf that no checked call produced was reported
-        self.has_trained = False  # whether a backward pass has run
+        self.passes = 0  # how many backward passes have begun
         self.checks: list[ProbeChecks] = []
         self.on_backward: Callable[[Probe, int | None], None] = lambda probe, at: None
         self.on_loss: Callable[[ProbeChecks, int, Any], None] = lambda check, at, args: None
+        self.on_spike: Callable[[Finding], None] = lambda finding: None  # before the next losses confirm it
         self.is_scaled = False  # whether losses were scaled for half precision: their gradients may overflow
         self.looks_at_calls = False  # whether the tensors of each call are kept, too (flight_checks.py)
         self.is_scaling = False  # whether a loss is being scaled
@@ -81,6 +82,11 @@ class GuardChecks:
         is_reported = self.has_found or self.has_incoming
         is_expected = self.is_scaled or bool(self.allow)
         return is_reported or is_expected
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether a backward pass has run."""
+        return self.passes > 0
 
     def begin_scaling(self) -> None:
         """A loss is about to be scaled."""
@@ -142,6 +148,7 @@ class GuardChecks:
         self.report = lambda finding: None
         self.on_backward = lambda probe, at: None
         self.on_loss = lambda check, at, args: None
+        self.on_spike = lambda finding: None
 
 
 def names(pattern: str, name: str, path: str) -> bool:

@@ -27,6 +27,7 @@ from insitu.trace.health_numbers import (
     SpikeRecord,
     has_recovered,
     is_spike,
+    spike_finding,
 )
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class Losses:
             series.forget_largest()
             if is_spike(number, series.last, series.usual_at_first):
                 series.candidate = self._spike(check, at, loss, number, series, backward_pass)
+                check.checks.on_spike(spike_finding(series.candidate))
                 return
         series.add(number)
 

@@ -52,6 +52,10 @@ class TrainingNumbers:
         """The guard has ended."""
         self._activations.end()
 
+    def losses(self) -> NumberHistory:
+        """The numbers of the losses only."""
+        return NumberHistory(spikes=self._losses.spikes())
+
     def history(self) -> NumberHistory:
         """All numbers as plain data."""
         return NumberHistory(

@@ -34,6 +34,7 @@ from insitu.capture.torch_internals import DisableTorchFunction
 from insitu.trace.event import Call, Site
 from insitu.trace.findings import Finding, LeftoverGradient, NonFiniteUpdate
 from insitu.trace.health import ParameterHistory, TrainingHistory, health_findings
+from insitu.trace.health_numbers import loss_spikes
 from insitu.trace.loss_input import LossInput
 from insitu.trace.step_health import NONE_LATE
 
@@ -80,6 +81,10 @@ class Training:
         """What is wrong with the training, at its end."""
         with DisableTorchFunction():  # modes of others are not to see this
             return [*self._leftover_gradients(), *health_findings(self._history())]
+
+    def spikes(self) -> list[Finding]:
+        """The spikes of the loss: even a block that an exception has ended reports these."""
+        return list(loss_spikes(self._numbers.losses()))
 
     # Parameters.
 

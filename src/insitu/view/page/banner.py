@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from insitu.trace.crash import Crash
 from insitu.trace.diff import Diff
 from insitu.trace.event import Call, Event, Mark, Variable
 from insitu.trace.explain.explanation import Explanation
@@ -48,13 +49,24 @@ class Answer:
 def trace_answers(
     trace: Trace, found: Mapping[int, NonFiniteEvent], rows: Mapping[int, int], *, source: bool
 ) -> Iterator[Answer]:
-    """What a trace says first: why a guard wrote it, its exception, then its first NaN or Inf.
+    """What a trace says first: why a guard wrote it, its exception, then its first NaN or Inf; nothing of it twice.
 
     `found` are the events that are not finite, `rows` the rows of events by id. Without `source`, no source is shown.
     """
-    events = trace.events
-    yield from _crashed(trace, rows, source=source)
-    explanation = trace.explanation
+    others = list(_failures(trace, found, rows, source=source))
+    crash = trace.crash
+    if crash is not None:
+        same = next((answer for answer in others if _is_same_event(crash, answer, rows)), None)
+        yield _crashed(crash, same, rows, source=source)
+        others = [answer for answer in others if answer is not same]
+    yield from others
+
+
+def _failures(
+    trace: Trace, found: Mapping[int, NonFiniteEvent], rows: Mapping[int, int], *, source: bool
+) -> Iterator[Answer]:
+    """The exception of a trace, then its first NaN or Inf."""
+    events, explanation = trace.events, trace.explanation
     if explanation is not None:
         yield _explained(explanation, failed_call(events, explanation.error), rows, source=source)
     else:
@@ -62,15 +74,29 @@ def trace_answers(
     yield from _nonfinite(events, found, rows)
 
 
-def _crashed(trace: Trace, rows: Mapping[int, int], *, source: bool) -> Iterator[Answer]:
-    """Why a guard wrote the last steps, and what is in the file."""
-    crash = trace.crash
-    if crash is None:
-        return
-    text = f"{safe(crash.text)} · {crash_contents(crash)}"
-    row = NO_ROW if crash.call is None else rows.get(crash.call, NO_ROW)
+def _is_same_event(crash: Crash, answer: Answer, rows: Mapping[int, int]) -> bool:
+    """Whether an answer is about what made a guard write the last steps."""
+    if answer.row != _crash_row(crash, rows):
+        return False
+    return (crash.kind, answer.kind) in (("exception", "exception"), ("finding", "nonfinite"))
+
+
+def _crash_row(crash: Crash, rows: Mapping[int, int]) -> int:
+    if crash.call is None:
+        return NO_ROW
+    return rows.get(crash.call, NO_ROW)
+
+
+def _crashed(crash: Crash, same: Answer | None, rows: Mapping[int, int], *, source: bool) -> Answer:
+    """Why a guard wrote the last steps, and what is in the file; `same` is what else is known about the event."""
+    text, contents = safe(crash.text), crash_contents(crash)
     more = "\n".join(crash_details(crash)) if source else ""  # findings and stacks show lines of source
-    yield Answer("crash", crash_head(crash), short(text, MOST_TEXT), more, row)
+    row = _crash_row(crash, rows)
+    if same is not None and same.kind == "exception":
+        text = f"{same.head}: {same.text}"
+        more = "\n\n".join(filter(None, [same.more, more]))
+        return Answer("exception", crash_head(crash), short(f"{text} · {contents}", MOST_TEXT), more, row)
+    return Answer("crash", crash_head(crash), short(f"{text} · {contents}", MOST_TEXT), more, row)
 
 
 def _explained(explanation: Explanation, call: Call | None, rows: Mapping[int, int], *, source: bool) -> Answer:

@@ -8,6 +8,7 @@ const NEARLY_ALL = 0.95;
 const MOST_SAMPLED = 20_000; // tensors by which the axis is chosen
 const MOST_DRAWN = 400; // calls of a folded row whose histograms are added up
 const SPARK_HEIGHT = 16;
+const MOST_AXIS_DIGITS = 4; // of a number at an end of the axis, so that the head of the column has room for three
 
 /** An axis for numbers of all sizes and both signs: straight near zero, logarithmic beyond, zero in the middle. */
 class SymlogAxis {
@@ -191,8 +192,9 @@ function showValuesAxis(calls) {
   const head = heads.querySelector(".c-values .name") ?? heads.querySelector(".c-values");
   if (!head) return;
   const axis = commonAxis(calls);
-  const marks = [-axis.end, 0, axis.end].map((mark) => make("span", "", shortDigits(mark)));
-  const element = make("span", "values-axis", ...marks);
+  const end = shortDigits(axis.end);
+  const marks = end.length > MOST_AXIS_DIGITS ? [`±${end}`] : [`-${end}`, "0", end];
+  const element = make("span", "values-axis", ...marks.map((mark) => make("span", "", mark)));
   element.setAttribute("role", "img");
   element.setAttribute("aria-label", `values: ${axisText(axis)}`);
   element.title = axisText(axis);
