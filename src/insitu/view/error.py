@@ -260,6 +260,8 @@ def _origin_row(origin: Origin) -> OriginRow:
         expression = f"{expression}   {' → '.join(map(tensor, origin.tensors))}"
     if origin.via:
         expression = f"{expression}   via {_via(origin)}"
+    if origin.callers:
+        expression = f"{expression}   called at {', '.join(map(spot, origin.callers))}"
     return OriginRow(name, f"{words} {spot(origin.site)}", expression)
 
 
