@@ -21,8 +21,9 @@ def with_callers(failure: Failure, line: FailedLine, origins: tuple[Origin, ...]
     shown |= {(origin.site.file, origin.site.line) for origin in origins if origin.site is not None}
     found = []
     for origin in origins:
-        sites = [site for site in callers_of(failure.history, origin.site) if (site.file, site.line) not in shown]
-        found.append(replace(origin, site=_without_call(origin.site), callers=tuple(sites[:MOST_CALLERS])))
+        sites = {(site.file, site.line): site for site in callers_of(failure.history, origin.site)}
+        new = [site for place, site in sites.items() if place not in shown]
+        found.append(replace(origin, site=_without_call(origin.site), callers=tuple(new[:MOST_CALLERS])))
     return tuple(found)
 
 

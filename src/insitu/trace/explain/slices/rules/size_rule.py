@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from insitu.trace.explain.expressions import called_name
 from insitu.trace.explain.slices.expression_parts import (
     COMPREHENSIONS,
-    arguments_of,
+    USUAL_IMPORTS,
+    is_imported,
     is_number,
     number_of,
     owner_of,
@@ -24,7 +25,6 @@ SET_OPERATORS = (ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor)
 SUMS = (ast.Add, ast.Sub)
 COUNTING = frozenset(("len", "unique", "count", "nunique", "numel", "ceil", "floor", "round", "isqrt", "log2"))
 RESIZING = frozenset(("pad", "reshape", "view", "resize", "repeat", "tile", "concatenate", "cat", "delete", "insert"))
-MAKING = frozenset(("zeros", "ones", "empty", "full", "rand", "randn", "linspace", "arange", "range", "eye"))
 # Functions that draw numbers: their first arguments are limits, not sizes.
 DRAWING = frozenset(("randint", "integers", "normal", "uniform", "random", "standard_normal", "choice"))
 LISTS = (ast.List, ast.Tuple, ast.ListComp)
@@ -84,18 +84,78 @@ class SizeRules:
         return Verdict(POSSIBLE * (isinstance(node.op, ast.Add) and has_list(node)), tuple(sides))
 
     def _made(self, point: Point, node: ast.Call, resolver: Resolver) -> Verdict:
-        """A call that makes or changes a sequence: the first argument may be one, the others are numbers."""
+        """A call that makes or changes a sequence: by its numbers, by the length of its values, or by both."""
         if resolver.behind(point) is not None:
             return Verdict()
-        name, owner = called_name(node), owner_of(node)
-        arguments = [point.part(each) for each in arguments_of(node)]
+        name = called_name(node)
         if name in DRAWING:
-            sizes = [part for part in arguments if isinstance(part.node, ast.Tuple)]
-            return Verdict(0, (), self._turns(sizes or arguments[-1:]))
-        if name in MAKING:
-            return Verdict(0, (), self._turns(arguments))
-        sources = [point.part(owner)] if owner is not None else []
-        return Verdict(POSSIBLE * (name in RESIZING), (*sources, *arguments[:1]), self._turns(arguments[1:]))
+            return Verdict(0, (), self._turns(_drawn_sizes(point, node)))
+        roles = SIZE_ROLES.get(name)
+        if roles is None:
+            return Verdict(0, measured_parts(point, node))  # it computes each element: the sizes stay
+        numbers = [point.part(each) for each in roles.numbers(node)]
+        measured = measured_parts(point, node)[:1] if roles.keeps_first else ()
+        return Verdict(POSSIBLE * (name in RESIZING), measured, self._turns(numbers))
+
+
+@dataclass(slots=True, frozen=True)
+class SizeRoles:
+    """Which arguments of a function decide the size of its result.
+
+    `first` is the position of the first one that is a number, counted with the owner of a method; `last` that of the
+    last one. `words` are their names. With `keeps_first`, the size of the first argument goes into it.
+    """
+
+    first: int = 0
+    last: int | None = None
+    words: tuple[str, ...] = ()
+    keeps_first: bool = False
+
+    def numbers(self, node: ast.Call) -> list[ast.expr]:
+        """The arguments that are numbers."""
+        shift = int(self.keeps_first and _is_method(node))
+        stop = None if self.last is None else self.last + 1 - shift
+        named = [word.value for word in node.keywords if word.arg in self.words]
+        return [*node.args[max(0, self.first - shift) : stop], *named]
+
+
+SHAPE_WORDS = ("size", "shape")
+SIZE_ROLES = {
+    **dict.fromkeys(("zeros", "ones", "empty", "rand", "randn", "eye"), SizeRoles(words=SHAPE_WORDS)),
+    "full": SizeRoles(0, 0, ("size", "shape")),
+    **dict.fromkeys(("arange", "range"), SizeRoles(words=("start", "stop", "end", "step"))),
+    **dict.fromkeys(("linspace", "logspace", "geomspace"), SizeRoles(2, 2, ("num", "steps"))),
+    **dict.fromkeys(("repeat", "tile", "repeat_interleave"), SizeRoles(1, None, ("repeats", "reps"), keeps_first=True)),
+    **dict.fromkeys(("reshape", "view", "resize"), SizeRoles(1, None, ("newshape", "shape"), keeps_first=True)),
+    "pad": SizeRoles(1, 1, ("pad_width", "pad"), keeps_first=True),
+    "interpolate": SizeRoles(1, 2, ("size", "scale_factor"), keeps_first=True),
+    **dict.fromkeys(("delete", "narrow", "split", "array_split", "chunk"), SizeRoles(1, None, keeps_first=True)),
+    "interp": SizeRoles(1, 0, keeps_first=True),
+    **dict.fromkeys(("concatenate", "cat", "insert", "append", "hstack"), SizeRoles(1, 0, keeps_first=True)),
+}
+
+
+def _is_method(node: ast.Call) -> bool:
+    """Whether a call is written as a method of a value: `x.repeat(3)`, and not `np.repeat(x, 3)`."""
+    owner = owner_of(node)
+    return owner is not None and not (isinstance(owner, ast.Name) and owner.id in USUAL_IMPORTS)
+
+
+def _drawn_sizes(point: Point, node: ast.Call) -> list[Point]:
+    """The arguments of a function that draws numbers which decide how many: by name, as a tuple, or the last one."""
+    named = keyword_of(node, *SHAPE_WORDS)
+    if named is not None:
+        return [point.part(named)]
+    tuples = [each for each in node.args if isinstance(each, ast.Tuple)]
+    return [point.part(each) for each in tuples or node.args[-1:]]
+
+
+def measured_parts(point: Point, node: ast.Call) -> tuple[Point, ...]:
+    """The values whose sizes go into the result of a function: the owner of a method, else the arguments."""
+    owner = owner_of(node)
+    if owner is not None and not is_imported(point, owner):
+        return (point.part(owner),)
+    return tuple(point.part(each) for each in node.args)
 
 
 # The rules for a size that is not known.
@@ -176,6 +236,8 @@ def _call_score(point: Point, node: ast.Call, resolver: Resolver) -> int:
         return CERTAIN
     if name in RESIZING or name in RANDOM:
         return POSSIBLE
+    if name == "int" and any(isinstance(each, ast.BinOp) for each in node.args):
+        return CERTAIN  # a fraction is cut off
     if keyword_of(node, *WINDOWS) is not None:
         return REMOTE
     return REMOTE * (name in COUNTING)
