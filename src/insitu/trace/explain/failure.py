@@ -53,12 +53,14 @@ NO_FRAME = FrameSnapshot(compile("", "", "exec"), 0, is_hidden=True)
 class InPlaceChange:
     """A call that needs a tensor for its gradient, and the later one that changed the tensor in place, if it is known.
 
-    `parameter` is the path of the tensor, if it is a parameter.
+    `parameter` is the path of the tensor, if it is a parameter. `handed_out` is the call that made a view of the tensor
+    on another line than the one that needs it.
     """
 
     needed_by: int
     changed_by: int | None
     parameter: str = ""
+    handed_out: int | None = None
 
 
 class LiveTensors:

@@ -22,6 +22,8 @@ WRONG_NUMBERS = re.compile(
     "|split_with_sizes|split_size|must be positive|greater than 0|non-negative|[Kk]ernel size|[Pp]adding size"
     "|[Dd]imension size|unflatten|num_classes|not a multiple|must be (less|greater|larger|smaller)"
 )
+# A state_dict has other keys than the model.
+STATE_KEYS = r"(Missing|Unexpected) key\(s\) in state_dict"
 # The order of the elements is at fault.
 WRONG_ORDER = re.compile("sorted in|must be sorted|in (de|in)creasing order|monotonic|strictly increasing")
 # Python refuses arguments that a function does not take: nothing was computed, and no shape is at fault.

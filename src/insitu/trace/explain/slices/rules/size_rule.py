@@ -15,7 +15,7 @@ from insitu.trace.explain.slices.expression_parts import (
     owner_of,
     parts_of,
 )
-from insitu.trace.explain.slices.points import Point
+from insitu.trace.explain.slices.points import ANY, Point
 from insitu.trace.explain.slices.resolver import Resolver
 from insitu.trace.explain.slices.slice_walk import CERTAIN, POSSIBLE, REMOTE, Turn, Verdict
 from insitu.trace.explain.slices.user_file import keyword_of
@@ -24,7 +24,8 @@ ROUNDING = (ast.FloorDiv, ast.Mod, ast.Pow, ast.RShift, ast.LShift)
 SET_OPERATORS = (ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor)
 SUMS = (ast.Add, ast.Sub)
 COUNTING = frozenset(("len", "unique", "count", "nunique", "numel", "ceil", "floor", "round", "isqrt", "log2"))
-RESIZING = frozenset(("pad", "reshape", "view", "resize", "repeat", "tile", "concatenate", "cat", "delete", "insert"))
+RESIZING = frozenset(("pad", "reshape", "view", "resize", "repeat", "tile", "delete", "insert"))
+JOINING = frozenset(("concatenate", "cat", "hstack"))
 # Functions that draw numbers: their first arguments are limits, not sizes.
 DRAWING = frozenset(("randint", "integers", "normal", "uniform", "random", "standard_normal", "choice"))
 LISTS = (ast.List, ast.Tuple, ast.ListComp)
@@ -90,6 +91,8 @@ class SizeRules:
         name = called_name(node)
         if name in DRAWING:
             return Verdict(0, (), self._turns(_drawn_sizes(point, node)))
+        if name in JOINING:
+            return Verdict(REMOTE, tuple(_joined_values(point, node)))
         roles = SIZE_ROLES.get(name)
         if roles is None:
             return Verdict(0, measured_parts(point, node))  # it computes each element: the sizes stay
@@ -131,8 +134,17 @@ SIZE_ROLES = {
     "interpolate": SizeRoles(1, 2, ("size", "scale_factor"), keeps_first=True),
     **dict.fromkeys(("delete", "narrow", "split", "array_split", "chunk"), SizeRoles(1, None, keeps_first=True)),
     "interp": SizeRoles(1, 0, keeps_first=True),
-    **dict.fromkeys(("concatenate", "cat", "insert", "append", "hstack"), SizeRoles(1, 0, keeps_first=True)),
 }
+
+
+def _joined_values(point: Point, node: ast.Call) -> list[Point]:
+    """The values that a function joins: the items of its first argument."""
+    values = node.args[0] if node.args else None
+    if values is None:
+        return []
+    if isinstance(values, (ast.List, ast.Tuple)):
+        return [point.part(each) for each in values.elts if not isinstance(each, ast.Starred)]
+    return [Point(point.scope, values, (ANY,))]
 
 
 def _is_method(node: ast.Call) -> bool:
@@ -166,6 +178,8 @@ def _measured(node: ast.expr) -> ast.expr | None:
     """The sequence or tensor whose length or size an expression is: x of `len(x)`, `x.shape[0]`, `x.size(0)`."""
     if isinstance(node, ast.Subscript) and getattr(node.value, "attr", "") == "shape":
         return node.value.value  # type: ignore[attr-defined, no-any-return]
+    if isinstance(node, ast.Attribute) and node.attr == "shape":
+        return node.value
     name = called_name(node)
     if name == "len" and isinstance(node, ast.Call) and node.args:
         return node.args[0]
