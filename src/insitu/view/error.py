@@ -49,6 +49,7 @@ ORIGIN_WORDS: dict[OriginKind, tuple[str, str]] = {
     OriginKind.GRAPH_FREED: ("graph", "freed by the backward at"),
     OriginKind.CHANGED_IN_PLACE: ("changed", "in place at"),
     OriginKind.NEEDED_FOR_GRADIENT: ("needed", "for the gradient of"),
+    OriginKind.NAN_PRODUCED: ("NaN", "made from {size} at"),
     OriginKind.HANDED_OUT: ("shared", "without a copy at"),
     OriginKind.BACKWARD_OF: ("backward", "of the call at"),
     OriginKind.CUSTOM_GRADIENT: ("", "gradient at"),

@@ -96,6 +96,7 @@ class OriginKind(Enum):
     STORED = "stored"
     READ_LATER = "read later"
     CHANGED_IN_PLACE = "changed in place"
+    NAN_PRODUCED = "NaN produced"
     HANDED_OUT = "handed out"
     NEEDED_FOR_GRADIENT = "needed for gradient"
     BACKWARD_OF = "backward of"

@@ -82,6 +82,14 @@ class LiveTensors:
         """The smallest and the largest value that a tensor has now, if it is alive; it may have changed since."""
         return None
 
+    def first_outside(self, tensor: TensorToken, low: float, high: float) -> tuple[int, float] | None:
+        """The index and the value of the first element of a list of numbers that is not within limits."""
+        return None
+
+    def nan_parameters(self) -> tuple[str, ...]:
+        """The paths of the parameters that hold NaN: of the model around the failure, else of the last one called."""
+        return ()
+
     def in_place_change(self, loss: TensorToken | None, message: str, end: int) -> InPlaceChange | None:
         """The change of a tensor that the backward pass of a loss needs."""
         return None

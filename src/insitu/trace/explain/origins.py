@@ -10,12 +10,15 @@ from insitu.trace.explain.callers import with_callers
 from insitu.trace.explain.carried import PARAMETER
 from insitu.trace.explain.case import Case, NamedOperand
 from insitu.trace.explain.earlier_calls import earlier_origins
+from insitu.trace.explain.empty_slices import empty_slice_origins
 from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, OriginKind
 from insitu.trace.explain.fact_origins import fact_origins, named_dtype_origins
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import LIBRARIES, Failure
 from insitu.trace.explain.failure_history import USER_KINDS, FailureHistory, TensorToken
 from insitu.trace.explain.gradient_origins import autograd_origins
+from insitu.trace.explain.length_origins import length_origins
+from insitu.trace.explain.nan_origins import nan_origins
 from insitu.trace.explain.origin_order import chosen_origins
 from insitu.trace.explain.order_origins import order_origins
 from insitu.trace.explain.range_origins import range_origins
@@ -59,6 +62,9 @@ def _place(site: ExpressionSite | None) -> object:
 def _all_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
     yield from autograd_origins(failure, case)
     yield from state_origins(failure, line)
+    yield from nan_origins(failure)
+    yield from empty_slice_origins(failure, case.empty)
+    yield from length_origins(failure, line, case)
     yield from missing_origins(failure, line, case)
     yield from unpacking_origins(failure, line)
     yield from sample_origins(failure, line)

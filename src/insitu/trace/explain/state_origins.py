@@ -49,7 +49,7 @@ def _key_origins(failure: Failure, line: FailedLine) -> Iterator[Origin]:
     for node in ast.walk(line.statement.expression.statement):
         if called_name(node) == LOAD and isinstance(node, ast.Call) and node.args:
             start = operand_start(failure, line, ast.unparse(node.args[0]))
-            yield from slice_origins([start], keys_rule, "the keys", is_shown=False)
+            yield from slice_origins([start], keys_rule, "each key", is_shown=False)
 
 
 def _model(line: FailedLine) -> str | None:

@@ -81,6 +81,17 @@ def _unstarred(node: ast.expr) -> ast.expr:
     return node.value if isinstance(node, ast.Starred) else node
 
 
+def filter_around(point: Point) -> ast.expr | None:
+    """The condition under which a list gets an item: `if text: rows.append(item)`."""
+    function = point.scope.function
+    for branch in ast.walk(function) if function is not None else ():
+        statements = branch.body if isinstance(branch, ast.If) else []
+        for each in statements:
+            if isinstance(each, ast.Expr) and point.node in arguments_of(each.value):
+                return branch.test  # type: ignore[attr-defined]
+    return None
+
+
 def is_number(node: ast.AST) -> bool:
     """Whether an expression is written as a number."""
     if isinstance(node, ast.UnaryOp):

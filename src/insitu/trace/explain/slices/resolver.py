@@ -151,8 +151,11 @@ def _element(point: Point, node: ast.Tuple | ast.List | ast.Set) -> list[Point] 
     if not point.keys:
         return None
     key, rest = point.keys[0], point.keys[1:]
-    has_star = any(isinstance(each, ast.Starred) for each in node.elts)
-    if isinstance(key, int) and not has_star:
+    stars = [place for place, each in enumerate(node.elts) if isinstance(each, ast.Starred)]
+    if isinstance(key, int) and stars and key >= stars[0] == len(node.elts) - 1:
+        return [Point(point.scope, node.elts[-1].value, (key - stars[0], *rest))]  # type: ignore[attr-defined]
+    is_before_star = bool(stars) and isinstance(key, int) and 0 <= key < stars[0]
+    if isinstance(key, int) and (not stars or is_before_star):
         chosen = node.elts[key : key + 1 or None] if -len(node.elts) <= key < len(node.elts) else []
         return [Point(point.scope, each, rest) for each in chosen]
     found = []

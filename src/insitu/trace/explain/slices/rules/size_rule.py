@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from insitu.trace.explain.expressions import called_name
 from insitu.trace.explain.slices.expression_parts import (
     COMPREHENSIONS,
     USUAL_IMPORTS,
+    filter_around,
     is_imported,
     is_number,
     number_of,
@@ -38,10 +39,12 @@ WINDOWS = ("stride", "padding", "kernel_size", "dilation", "output_padding", "ou
 class SizeRules:
     """The rules for a size: `number` for an expression that is a number, `length` for a sequence or a tensor.
 
-    If the size is known, other numbers that are written in the source do not explain it.
+    If the size is known, other numbers that are written in the source do not explain it. With `follows_filters`, the
+    condition under which an item was put into a list may explain its length.
     """
 
     size: int | str | None = None
+    follows_filters: bool = False
 
     def number(self, point: Point, resolver: Resolver) -> Verdict:
         """A number that is a size. The length of a sequence decides `len(x)` and `x.shape[0]`."""
@@ -55,6 +58,13 @@ class SizeRules:
 
     def length(self, point: Point, resolver: Resolver) -> Verdict:
         """A sequence, an array or a tensor whose length or shape matters, but not its values."""
+        verdict = self._length(point, resolver)
+        condition = filter_around(point) if self.follows_filters else None
+        if condition is None:
+            return verdict
+        return replace(verdict, turns=(*verdict.turns, Turn(_condition, point.part(condition))))
+
+    def _length(self, point: Point, resolver: Resolver) -> Verdict:
         node = point.node
         if isinstance(node, COMPREHENSIONS):
             is_filtered = any(loop.ifs for loop in node.generators)
@@ -170,6 +180,11 @@ def measured_parts(point: Point, node: ast.Call) -> tuple[Point, ...]:
     return tuple(point.part(each) for each in node.args)
 
 
+def _condition(point: Point, resolver: Resolver) -> Verdict:
+    """The condition of a filter: it may let in what it should not."""
+    return Verdict(POSSIBLE)
+
+
 # The rules for a size that is not known.
 ANY_SIZE = SizeRules()
 
@@ -231,6 +246,8 @@ def _item_score(node: ast.Subscript) -> int:
 
 def _slice_score(node: ast.Subscript) -> int:
     bounds = _bounds(node)
+    if isinstance(node.slice, ast.Compare):
+        return POSSIBLE  # a mask decides how many are left
     if any(each is not None and not is_number(each) for each in bounds):
         return CERTAIN
     return POSSIBLE * any(each is not None for each in bounds)

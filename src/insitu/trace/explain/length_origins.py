@@ -1,0 +1,45 @@
+"""Where lengths come from that are 0, negative or too long: what is counted, and what lets such rows in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from insitu.trace.dtype import dtype_named
+from insitu.trace.explain.case import Case, NamedOperand
+from insitu.trace.explain.explanation import Origin
+from insitu.trace.explain.failed_line import FailedLine
+from insitu.trace.explain.failure import Failure
+from insitu.trace.explain.failure_history import FailureHistory, TensorToken
+from insitu.trace.explain.messages import LENGTHS
+from insitu.trace.explain.slice_origins import slice_origins
+from insitu.trace.explain.slice_starts import operand_start
+from insitu.trace.explain.slices.rules.size_rule import SizeRules
+
+RULES = SizeRules(follows_filters=True)
+MOST_STEPS = 8
+
+
+def length_origins(failure: Failure, line: FailedLine, case: Case) -> Iterator[Origin]:
+    """The expressions that decide lengths which do not fit, and the conditions that let their rows in."""
+    if not LENGTHS.search(failure.message):
+        return
+    for operand in case.operands:
+        if is_list_of_lengths(operand):
+            start = operand_start(failure, line, operand.name)
+            yield from slice_origins([start], RULES.number, operand.name)
+
+
+def is_list_of_lengths(operand: NamedOperand) -> bool:
+    """Whether an operand may be the lengths of rows."""
+    return len(operand.facts.shape) == 1 and dtype_named(operand.facts.dtype).is_integer
+
+
+def passed_by_user(history: FailureHistory, tensor: TensorToken) -> TensorToken:
+    """The tensor that the user's code passed, behind calls that torch made itself: lengths are sorted, for example."""
+    for _ in range(MOST_STEPS):
+        at = history.producer(tensor)
+        source = next(iter(history.inputs(at)), None) if at is not None else None
+        if at is None or source is None or history.frame(at) is not None:
+            return tensor
+        tensor = source
+    return tensor
