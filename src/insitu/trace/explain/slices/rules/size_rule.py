@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
+from insitu.trace.explain.bindings import nodes_of
 from insitu.trace.explain.expressions import called_name
 from insitu.trace.explain.slices.expression_parts import (
     COMPREHENSIONS,
@@ -54,6 +55,8 @@ class SizeRules:
         score, measured = _number_score(point, resolver), _measured(point.node)
         if measured is not None:
             return Verdict(score, (), (Turn(self.length, point.part(measured)),))
+        if isinstance(point.node, COMPREHENSIONS):
+            return Verdict(score, parts_of(point)[:1])  # the items of a loop are not the numbers that it computes
         return Verdict(score, parts_of(point))
 
     def length(self, point: Point, resolver: Resolver) -> Verdict:
@@ -181,8 +184,10 @@ def measured_parts(point: Point, node: ast.Call) -> tuple[Point, ...]:
 
 
 def _condition(point: Point, resolver: Resolver) -> Verdict:
-    """The condition of a filter: it may let in what it should not."""
-    return Verdict(POSSIBLE)
+    """The condition of a filter: it may let in what it should not. Its parts are not judged."""
+    function = point.scope.function
+    branches = nodes_of(function, ast.If) if function is not None else ()
+    return Verdict(POSSIBLE * any(branch.test is point.node for branch in branches))
 
 
 # The rules for a size that is not known.
