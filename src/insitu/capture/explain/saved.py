@@ -17,12 +17,24 @@ from insitu.capture.tensors import Value
 from insitu.capture.torch_internals import FORWARD_CLASS, node_number, packed_names
 from insitu.trace.explain.failure import InPlaceChange
 
-
 MOST_VIEWS = 20  # of each other
 # Calls whose result has the memory of their first input.
 VIEWING = frozenset(
     [
-        *("detach", "data", "t", "T", "mT", "transpose", "permute", "view", "view_as", "reshape", "flatten", "unflatten"),
+        *(
+            "detach",
+            "data",
+            "t",
+            "T",
+            "mT",
+            "transpose",
+            "permute",
+            "view",
+            "view_as",
+            "reshape",
+            "flatten",
+            "unflatten",
+        ),
         *("squeeze", "unsqueeze", "expand", "expand_as", "getitem", "select", "narrow", "chunk", "split", "unbind"),
         *("movedim", "swapaxes", "diagonal", "unfold", "contiguous", "to", "float", "real", "alias"),
     ]

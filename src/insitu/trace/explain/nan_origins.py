@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from insitu.trace.event import TensorFacts
-from insitu.trace.explain.explanation import Origin, OriginKind
+from insitu.trace.explain.explanation import ExpressionSite, Origin, OriginKind
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory
 from insitu.trace.explain.messages import NOT_FINITE
 
-DEVIATIONS = frozenset(("std", "var", "std_mean", "var_mean"))
-MEANS = frozenset(("mean", "nanmean", "median", "nanmedian"))
+# The least number of elements for which a result need not be NaN.
+LEAST = {
+    **dict.fromkeys(("std", "var", "std_mean", "var_mean"), 2),
+    **dict.fromkeys(("mean", "nanmean"), 1),
+}
+COUNTS = ("no element", "one element")
 MOST_PLACES = 2
 
 
@@ -20,43 +25,32 @@ def nan_origins(failure: Failure) -> Iterator[Origin]:
     """The first places where a call produced NaN, whatever the values were."""
     if not NOT_FINITE.search(failure.message):
         return
-    history, places = failure.history, set[tuple[str, int]]()
-    for at in history.before(failure.end):
-        origin = _origin(history, at)
-        place = (origin.site.file, origin.site.line) if origin is not None and origin.site is not None else None
-        if origin is not None and place is not None and place not in places:
-            places.add(place)
+    history = failure.history
+    found = (_origin(history, at) for at in history.before(failure.end))
+    yield from islice(_each_place_once(filter(None, found)), MOST_PLACES)
+
+
+def _each_place_once(origins: Iterable[Origin]) -> Iterator[Origin]:
+    sites = set[ExpressionSite | None]()
+    for origin in origins:
+        if origin.site not in sites:
+            sites.add(origin.site)
             yield origin
-        if len(places) == MOST_PLACES:
-            return
 
 
 def _origin(history: FailureHistory, at: int) -> Origin | None:
-    known = history.operation(at)
-    if known.base not in DEVIATIONS and known.base not in MEANS and known.family != "loss":
+    least = LEAST.get(history.operation(at).base)
+    if least is None or not _is_over_all(history, at):
         return None
-    tensor = next(iter(history.inputs(at)), None)
-    facts = history.plain(tensor) if tensor is not None else None
-    if facts is None or not all(isinstance(size, int) for size in facts.shape):
+    facts = history.plain(next(iter(history.inputs(at)), None))
+    if not isinstance(facts, TensorFacts):
         return None
-    few = _too_few(history, at, facts)
-    if not few:
+    count = math.prod(size for size in facts.shape if isinstance(size, int))
+    if count >= least:
         return None
-    return Origin(OriginKind.NAN_PRODUCED, history.site(at), size=few, tensors=(facts,))
+    return Origin(OriginKind.NAN_PRODUCED, history.site(at), size=COUNTS[count], tensors=(facts,))
 
 
-def _too_few(history: FailureHistory, at: int, facts: TensorFacts) -> str:
-    """How many elements there are, if a mean or a deviation of so few is NaN."""
-    is_deviation = history.operation(at).base in DEVIATIONS
-    options = history.kwargs(at)
-    if not set(options) <= {"unbiased", "correction", "keepdim", "reduction"} or len(history.args(at)) > 1 + (
-        history.operation(at).family == "loss"
-    ):
-        return ""  # along a dimension, or with other weights
-    count = math.prod(int(size) for size in facts.shape)
-    if count == 0 and options.get("reduction", "mean") == "mean":
-        return "no element"
-    is_corrected = options.get("unbiased", True) is True and options.get("correction", 1) == 1
-    if count == 1 and is_deviation and is_corrected:
-        return "one element"
-    return ""
+def _is_over_all(history: FailureHistory, at: int) -> bool:
+    """Whether a call has no argument but a tensor: a dimension or a correction changes what is known."""
+    return len(history.args(at)) == 1 and not history.kwargs(at)

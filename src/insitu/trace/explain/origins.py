@@ -19,8 +19,8 @@ from insitu.trace.explain.failure_history import USER_KINDS, FailureHistory, Ten
 from insitu.trace.explain.gradient_origins import autograd_origins
 from insitu.trace.explain.length_origins import length_origins
 from insitu.trace.explain.nan_origins import nan_origins
-from insitu.trace.explain.origin_order import chosen_origins
 from insitu.trace.explain.order_origins import order_origins
+from insitu.trace.explain.origin_order import chosen_origins
 from insitu.trace.explain.range_origins import range_origins
 from insitu.trace.explain.rank_origins import unpacking_origins
 from insitu.trace.explain.sample_origins import missing_origins, sample_origins

@@ -17,7 +17,6 @@ from insitu.trace.explain.slices.passed_arguments import scope_at
 from insitu.trace.explain.slices.points import CallScope, Instance, Point
 from insitu.trace.explain.slices.resolver import comprehension_scope
 
-
 COMPREHENSION_FRAMES = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
 
 

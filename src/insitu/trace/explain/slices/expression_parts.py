@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from insitu.trace.explain.bindings import nodes_of
 from insitu.trace.explain.expressions import called_name
 from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.slices.resolver import inside_comprehension
@@ -46,7 +47,21 @@ def parts_of(point: Point) -> tuple[Point, ...]:
 # Functions whose arguments are all values that go into the result.
 COMBINING = frozenset(
     [
-        *("add", "sub", "subtract", "mul", "multiply", "where", "maximum", "minimum", "max", "min", "sum", "clamp", "clip"),
+        *(
+            "add",
+            "sub",
+            "subtract",
+            "mul",
+            "multiply",
+            "where",
+            "maximum",
+            "minimum",
+            "max",
+            "min",
+            "sum",
+            "clamp",
+            "clip",
+        ),
         *("masked_fill", "masked_fill_", "fill_", "put", "scatter", "scatter_", "index_fill", "addcmul", "lerp"),
         *("floor_divide", "remainder", "divmod", "pow", "cat", "stack", "hstack", "vstack", "concatenate"),
     ]
@@ -84,12 +99,16 @@ def _unstarred(node: ast.expr) -> ast.expr:
 def filter_around(point: Point) -> ast.expr | None:
     """The condition under which a list gets an item: `if text: rows.append(item)`."""
     function = point.scope.function
-    for branch in ast.walk(function) if function is not None else ():
-        statements = branch.body if isinstance(branch, ast.If) else []
-        for each in statements:
-            if isinstance(each, ast.Expr) and point.node in arguments_of(each.value):
-                return branch.test  # type: ignore[attr-defined]
-    return None
+    if function is None:
+        return None
+    branches = nodes_of(function, ast.If)
+    return next((branch.test for branch in branches if _fills_list(branch, point.node)), None)
+
+
+def _fills_list(branch: ast.If, item: ast.expr) -> bool:
+    """Whether a branch itself has a call with an item as its argument."""
+    values = [getattr(statement, "value", None) for statement in branch.body]
+    return any(item in arguments_of(value) for value in values if value is not None)
 
 
 def is_number(node: ast.AST) -> bool:

@@ -53,7 +53,11 @@ def _score(point: Point, resolver: Resolver, low: float | None, high: float | No
         return POSSIBLE * _selects_by_mask(node)
     if isinstance(node, ast.IfExp):
         return POSSIBLE * (is_number(node.body) or is_number(node.orelse))
-    name = called_name(node)
+    return _call_score(point, resolver, low)
+
+
+def _call_score(point: Point, resolver: Resolver, low: float | None) -> int:
+    node, name = point.node, called_name(point.node)
     if name == "enumerate" and point.keys[1:2] == (0,):
         return CERTAIN * (_start_of(node) is not None)
     if not name or resolver.behind(point) is not None:
