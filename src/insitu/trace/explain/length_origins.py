@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from insitu.trace.dtype import dtype_named
 from insitu.trace.explain.case import Case, NamedOperand
-from insitu.trace.explain.explanation import Origin
+from insitu.trace.explain.explanation import ExpressionSite, Origin
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
@@ -14,6 +14,7 @@ from insitu.trace.explain.messages import LENGTHS
 from insitu.trace.explain.slice_origins import slice_origins
 from insitu.trace.explain.slice_starts import operand_start
 from insitu.trace.explain.slices.rules.size_rule import SizeRules
+from insitu.trace.explain.slices.slice_walk import POSSIBLE
 
 RULES = SizeRules(follows_filters=True)
 MOST_STEPS = 8
@@ -26,7 +27,7 @@ def length_origins(failure: Failure, line: FailedLine, case: Case) -> Iterator[O
     for operand in case.operands:
         if is_list_of_lengths(operand):
             start = operand_start(failure, line, operand.name)
-            yield from slice_origins([start], RULES.number, operand.name)
+            yield from slice_origins([start], RULES.number, operand.name, least=POSSIBLE)
 
 
 def is_list_of_lengths(operand: NamedOperand) -> bool:
@@ -34,12 +35,12 @@ def is_list_of_lengths(operand: NamedOperand) -> bool:
     return len(operand.facts.shape) == 1 and dtype_named(operand.facts.dtype).is_integer
 
 
-def passed_by_user(history: FailureHistory, tensor: TensorToken) -> TensorToken:
-    """The tensor that the user's code passed, behind calls that torch made itself: lengths are sorted, for example."""
+def passed_by_user(history: FailureHistory, site: ExpressionSite | None, tensor: TensorToken) -> TensorToken:
+    """The tensor that an expression of the user passed to torch, which may sort it before the call that fails."""
     for _ in range(MOST_STEPS):
         at = history.producer(tensor)
         source = next(iter(history.inputs(at)), None) if at is not None else None
-        if at is None or source is None or history.frame(at) is not None:
+        if at is None or source is None or history.site(at) != site:
             return tensor
         tensor = source
     return tensor

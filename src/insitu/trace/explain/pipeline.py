@@ -94,7 +94,7 @@ def build_case(failure: Failure, line: FailedLine, call: FailedCall, underlines:
         limits=lambda facts: _limits(failure, call, facts),
         missing=tuple(_missing_values(failure, line, underlines)),
         unpacked=history.plain(line.frame.unpacked()),
-        outside=lambda facts, low, high: _outside(failure, call, facts, low, high),
+        outside=lambda facts, low, high: _outside(failure, line, call.operands, facts, low, high),
         empty=find_empty_slice(history, call.operands),
         nan_parameters=_nan_parameters(failure),
         change=change,
@@ -109,14 +109,16 @@ def _limits(failure: Failure, call: FailedCall, facts: TensorFacts) -> Limits | 
     return None
 
 
-def _outside(failure: Failure, call: FailedCall, facts: TensorFacts, low: float, high: float) -> Element | None:
+def _outside(
+    failure: Failure, line: FailedLine, operands: tuple[NamedOperand, ...], facts: TensorFacts, low: float, high: float
+) -> Element | None:
     """The first element of an operand that is not within limits, as the user's code passed it to torch."""
-    history = failure.history
-    for operand in call.operands:
-        if operand.facts is facts:
-            found = failure.live.first_outside(passed_by_user(history, operand.tensor), low, high)
-            return None if found is None else Element(*found)
-    return None
+    operand = next((each for each in operands if each.facts is facts), None)
+    if operand is None:
+        return None
+    passed = passed_by_user(failure.history, line.site, operand.tensor)
+    found = failure.live.first_outside(passed, low, high)
+    return None if found is None else Element(*found)
 
 
 def _nan_parameters(failure: Failure) -> tuple[str, ...]:

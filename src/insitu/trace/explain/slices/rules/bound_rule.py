@@ -16,6 +16,11 @@ def bound_rule(point: Point, resolver: Resolver) -> Verdict:
     """A number that is the start or the end of a slice. A row such as `[x, y, w, h]` decides what each place means."""
     node = point.node
     if isinstance(node, (ast.List, ast.Tuple)):
-        is_row = len(node.elts) >= LEAST_ROW and len(point.keys) == 1 and isinstance(point.keys[0], int)
-        return Verdict(CERTAIN * is_row)
+        is_number = len(point.keys) == 1 and isinstance(point.keys[0], int)
+        return Verdict(CERTAIN * (is_number and _is_row(node)))
     return ANY_SIZE.number(point, resolver)
+
+
+def _is_row(node: ast.List | ast.Tuple) -> bool:
+    """Whether a literal puts values into places; numbers that are written there are data."""
+    return len(node.elts) >= LEAST_ROW and not all(isinstance(each, ast.Constant) for each in node.elts)
