@@ -37,11 +37,11 @@ def parts_of(point: Point) -> tuple[Point, ...]:
     if isinstance(node, ast.Call):
         owner = owner_of(node)
         found = [*([owner] if owner is not None else []), *arguments_of(node)]
-        return tuple(point.part(_unstarred(each)) for each in found)
+        return point.parts(map(_unstarred, found))
     if isinstance(node, (ast.Lambda, ast.Constant)):
         return ()
     children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
-    return tuple(point.part(_unstarred(child)) for child in children)
+    return point.parts(map(_unstarred, children))
 
 
 # Functions whose arguments are all values that go into the result.
@@ -76,11 +76,11 @@ def value_parts(point: Point, node: ast.Call) -> tuple[Point, ...]:
     if name in COMBINING:
         return parts_of(point)
     if name in FILLING:
-        return tuple(point.part(each) for each in arguments_of(node)[1:2])
+        return point.parts(arguments_of(node)[1:2])
     owner = owner_of(node)
     if owner is not None and not is_imported(point, owner):
         return (point.part(owner),)
-    return tuple(point.part(_unstarred(each)) for each in arguments_of(node)[:1])
+    return point.parts(map(_unstarred, arguments_of(node)[:1]))
 
 
 def is_imported(point: Point, node: ast.expr) -> bool:

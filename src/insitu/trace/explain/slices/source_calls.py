@@ -127,7 +127,7 @@ def _bound_before(steps: SourceSteps, function: Point) -> tuple[list[Point], dic
     for end in [function, *steps.ends(function)]:
         if called_name(end.node) == "partial" and isinstance(end.node, ast.Call):
             words = {word.arg: end.part(word.value) for word in end.node.keywords if word.arg is not None}
-            return [end.part(each) for each in end.node.args[1:]], words
+            return list(end.parts(end.node.args[1:])), words
     return [], {}
 
 

@@ -31,7 +31,7 @@ def keys_rule(point: Point, resolver: Resolver) -> Verdict:
         return Verdict(0, (), turns)
     if called_name(node) in OWN_KEYS:
         return Verdict(POSSIBLE)
-    return Verdict(0, tuple(point.part(each) for each in node.args), turns)
+    return Verdict(0, point.parts(node.args), turns)
 
 
 def _keys(point: Point) -> Iterator[Point]:
@@ -42,7 +42,7 @@ def _keys(point: Point) -> Iterator[Point]:
     elif isinstance(node, ast.GeneratorExp | ast.ListComp) and isinstance(node.elt, ast.Tuple):
         yield Point(comprehension_scope(point, node), node.elt.elts[0])
     elif isinstance(node, ast.Name) and point.scope.function is not None:
-        yield from (point.part(key) for key in _given_keys(point.scope.function, node.id))
+        yield from point.parts(_given_keys(point.scope.function, node.id))
 
 
 def _given_keys(function: ast.AST, name: str) -> Iterator[ast.expr]:
@@ -61,17 +61,15 @@ def text_rule(point: Point, resolver: Resolver) -> Verdict:
     if owner is not None and called_name(node) in RENAMING:
         return Verdict(CERTAIN, (point.part(owner),))
     if isinstance(node, ast.JoinedStr):
-        return Verdict(CERTAIN, tuple(_formatted(point, node)))
+        return Verdict(CERTAIN, point.parts(_formatted(node)))
     if isinstance(node, ast.BinOp):
         return Verdict(CERTAIN, (point.part(node.left), point.part(node.right)))
     return Verdict(CERTAIN * _cuts_text(node))
 
 
-def _formatted(point: Point, node: ast.JoinedStr) -> Iterator[Point]:
+def _formatted(node: ast.JoinedStr) -> list[ast.expr]:
     """The values inside of an f-string."""
-    for each in node.values:
-        if isinstance(each, ast.FormattedValue):
-            yield point.part(each.value)
+    return [each.value for each in node.values if isinstance(each, ast.FormattedValue)]
 
 
 def _cuts_text(node: ast.expr) -> bool:

@@ -38,7 +38,7 @@ def _sources(point: Point) -> tuple[Point, ...]:
         return value_parts(point, node)
     if isinstance(node, ast.BinOp) and _is_repetition(node):
         lists = [side for side in (node.left, node.right) if isinstance(side, (ast.List, ast.Tuple))]
-        return tuple(point.part(item) for side in lists for item in side.elts)
+        return point.parts(item for side in lists for item in side.elts)
     return parts_of(point)
 
 

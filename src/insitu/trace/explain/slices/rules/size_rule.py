@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from insitu.trace.explain.bindings import nodes_of
@@ -71,9 +72,9 @@ class SizeRules:
         node = point.node
         if isinstance(node, COMPREHENSIONS):
             is_filtered = any(loop.ifs for loop in node.generators)
-            return Verdict(POSSIBLE * is_filtered, tuple(point.part(loop.iter) for loop in node.generators))
+            return Verdict(POSSIBLE * is_filtered, point.parts(loop.iter for loop in node.generators))
         if isinstance(node, ast.Subscript):
-            bounds = [point.part(each) for each in _bounds(node) if each is not None]
+            bounds = point.parts(filter(None, _bounds(node)))
             return Verdict(_slice_score(node), (point.part(node.value),), self._turns(bounds))
         if isinstance(node, ast.BinOp):
             return self._joined(point, node)
@@ -82,20 +83,20 @@ class SizeRules:
         if isinstance(node, ast.Attribute):
             return Verdict(0, (point.part(node.value),))
         starred = [each for each in getattr(node, "elts", ()) if isinstance(each, ast.Starred)]
-        return Verdict(0, tuple(point.part(each) for each in starred))
+        return Verdict(0, point.parts(starred))
 
-    def _turns(self, parts: list[Point]) -> tuple[Turn, ...]:
+    def _turns(self, parts: Iterable[Point]) -> tuple[Turn, ...]:
         return tuple(Turn(self.number, part) for part in parts)
 
     def _joined(self, point: Point, node: ast.BinOp) -> Verdict:
         """Lists that are joined or repeated; arrays that are added."""
-        sides = [point.part(side) for side in (node.left, node.right) if not isinstance(side, ast.Constant)]
+        sides = point.parts(side for side in (node.left, node.right) if not isinstance(side, ast.Constant))
         if isinstance(node.op, ast.Mult) and has_list(node):
-            numbers = [point.part(side) for side in (node.left, node.right) if not isinstance(side, LISTS)]
+            numbers = point.parts(side for side in (node.left, node.right) if not isinstance(side, LISTS))
             return Verdict(POSSIBLE, (), self._turns(numbers))
         if isinstance(node.op, SET_OPERATORS) and any(map(_is_set, (node.left, node.right))):
-            return Verdict(CERTAIN, tuple(sides))
-        return Verdict(POSSIBLE * (isinstance(node.op, ast.Add) and has_list(node)), tuple(sides))
+            return Verdict(CERTAIN, sides)
+        return Verdict(POSSIBLE * (isinstance(node.op, ast.Add) and has_list(node)), sides)
 
     def _made(self, point: Point, node: ast.Call, resolver: Resolver) -> Verdict:
         """A call that makes or changes a sequence: by its numbers, by the length of its values, or by both."""
@@ -104,14 +105,13 @@ class SizeRules:
         name = called_name(node)
         if name in DRAWING:
             return Verdict(0, (), self._turns(_drawn_sizes(point, node)))
-        if name in JOINING:
-            return Verdict(REMOTE, tuple(_joined_values(point, node)))
+        if name in JOINING and node.args:
+            return Verdict(REMOTE, _joined_values(point, node))
         roles = SIZE_ROLES.get(name)
         if roles is None:
             return Verdict(0, measured_parts(point, node))  # it computes each element: the sizes stay
-        numbers = [point.part(each) for each in roles.numbers(node)]
-        measured = measured_parts(point, node)[:1] if roles.keeps_first else ()
-        return Verdict(POSSIBLE * (name in RESIZING), measured, self._turns(numbers))
+        measured = measured_parts(point, node)[: int(roles.keeps_first)]
+        return Verdict(POSSIBLE * (name in RESIZING), measured, self._turns(point.parts(roles.numbers(node))))
 
 
 @dataclass(slots=True, frozen=True)
@@ -150,14 +150,12 @@ SIZE_ROLES = {
 }
 
 
-def _joined_values(point: Point, node: ast.Call) -> list[Point]:
+def _joined_values(point: Point, node: ast.Call) -> tuple[Point, ...]:
     """The values that a function joins: the items of its first argument."""
-    values = node.args[0] if node.args else None
-    if values is None:
-        return []
+    values = node.args[0]
     if isinstance(values, (ast.List, ast.Tuple)):
-        return [point.part(each) for each in values.elts if not isinstance(each, ast.Starred)]
-    return [Point(point.scope, values, (ANY,))]
+        return point.parts(values.elts)
+    return (Point(point.scope, values, (ANY,)),)
 
 
 def _is_method(node: ast.Call) -> bool:
@@ -166,13 +164,13 @@ def _is_method(node: ast.Call) -> bool:
     return owner is not None and not (isinstance(owner, ast.Name) and owner.id in USUAL_IMPORTS)
 
 
-def _drawn_sizes(point: Point, node: ast.Call) -> list[Point]:
+def _drawn_sizes(point: Point, node: ast.Call) -> tuple[Point, ...]:
     """The arguments of a function that draws numbers which decide how many: by name, as a tuple, or the last one."""
     named = keyword_of(node, *SHAPE_WORDS)
     if named is not None:
-        return [point.part(named)]
+        return (point.part(named),)
     tuples = [each for each in node.args if isinstance(each, ast.Tuple)]
-    return [point.part(each) for each in tuples or node.args[-1:]]
+    return point.parts(tuples or node.args[-1:])
 
 
 def measured_parts(point: Point, node: ast.Call) -> tuple[Point, ...]:
@@ -180,7 +178,7 @@ def measured_parts(point: Point, node: ast.Call) -> tuple[Point, ...]:
     owner = owner_of(node)
     if owner is not None and not is_imported(point, owner):
         return (point.part(owner),)
-    return tuple(point.part(each) for each in node.args)
+    return point.parts(node.args)
 
 
 def _condition(point: Point, resolver: Resolver) -> Verdict:
