@@ -265,3 +265,31 @@ def test_numbers_that_do_not_become_labels_are_not_named(program: Program) -> No
     )
     assert "may come from model.py:4" not in note
     assert " -1" not in note.partition("✗")[2]
+
+
+def test_only_the_lengths_that_the_error_names_are_judged(program: Program) -> None:
+    note = explained(
+        program,
+        """
+        import torch
+        from torch.nn import functional as F
+        def run():
+            scores = torch.zeros(9, 2, 5).log_softmax(-1)
+            long, short = torch.tensor([9, 9]), torch.tensor([3, 4])
+            F.ctc_loss(scores, torch.ones(2, 3, dtype=torch.long), long, short)
+        """,
+    )
+    assert "long[" not in note
+
+
+def test_nan_is_not_blamed_on_a_call_if_no_nan_was_seen(program: Program) -> None:
+    note = explained(
+        program,
+        """
+        import torch
+        def run():
+            torch.zeros(0).mean()
+            torch.distributions.Normal(torch.zeros(1), -torch.ones(1))
+        """,
+    )
+    assert "NaN" not in note.replace("NaN or", "")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from insitu.trace.dtype import dtype_named
-from insitu.trace.explain.case import Case, NamedOperand
+from insitu.trace.explain.case import Case
+from insitu.trace.explain.checks.extents import lengths_of
 from insitu.trace.explain.explanation import ExpressionSite, Origin
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
@@ -22,17 +22,11 @@ MOST_STEPS = 8
 
 def length_origins(failure: Failure, line: FailedLine, case: Case) -> Iterator[Origin]:
     """The expressions that decide lengths which do not fit, and the conditions that let their rows in."""
-    if not LENGTHS.search(failure.message):
-        return
-    for operand in case.operands:
-        if is_list_of_lengths(operand):
-            start = operand_start(failure, line, operand.name)
-            yield from slice_origins([start], RULES.number, operand.name, least=POSSIBLE)
-
-
-def is_list_of_lengths(operand: NamedOperand) -> bool:
-    """Whether an operand may be the lengths of rows."""
-    return len(operand.facts.shape) == 1 and dtype_named(operand.facts.dtype).is_integer
+    match = LENGTHS.search(failure.message)
+    facts = lengths_of(case, match) if match is not None else None
+    name = case.name_of(facts) if facts is not None else ""
+    if name:
+        yield from slice_origins([operand_start(failure, line, name)], RULES.number, name, least=POSSIBLE)
 
 
 def passed_by_user(history: FailureHistory, site: ExpressionSite | None, tensor: TensorToken) -> TensorToken:

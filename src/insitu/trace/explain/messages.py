@@ -27,7 +27,7 @@ NOT_FINITE = re.compile(r"\b(nan|NaN|inf)\b|invalid values|non-finite")
 # The lengths of rows are at fault: the words of the error, the least and the largest length that fits.
 LENGTHS = re.compile(
     r"Length of all samples has to be (?P<positive>greater than 0)|repeats can not be negative"
-    r"|(input|target)_lengths to have value at most (?P<most>\d+)|split_sizes to sum|entries non-negative"
+    r"|(?P<name>(input|target)_lengths) to have value at most (?P<most>\d+)"
 )
 # A state_dict has other keys than the model.
 STATE_KEYS = r"(Missing|Unexpected) key\(s\) in state_dict"

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from insitu.trace.event import TensorFacts
-from insitu.trace.explain.explanation import ExpressionSite, Origin, OriginKind
+from insitu.trace.explain.checks.extents import values_are_nan
+from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, OriginKind
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory
-from insitu.trace.explain.messages import NOT_FINITE
 
 # The least number of elements for which a result need not be NaN.
 LEAST = {
@@ -21,9 +21,9 @@ COUNTS = ("no element", "one element")
 MOST_PLACES = 2
 
 
-def nan_origins(failure: Failure) -> Iterator[Origin]:
-    """The first places where a call produced NaN, whatever the values were."""
-    if not NOT_FINITE.search(failure.message):
+def nan_origins(failure: Failure, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
+    """The first places where a call produced NaN, whatever the values were; nothing if no NaN was seen."""
+    if not any(misfit.check == values_are_nan.__name__ for misfit in misfits):
         return
     history = failure.history
     found = (_origin(history, at) for at in history.before(failure.end))

@@ -62,7 +62,7 @@ def _place(site: ExpressionSite | None) -> object:
 def _all_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
     yield from autograd_origins(failure, case)
     yield from state_origins(failure, line)
-    yield from nan_origins(failure)
+    yield from nan_origins(failure, misfits)
     yield from empty_slice_origins(failure, case.empty)
     yield from length_origins(failure, line, case)
     yield from missing_origins(failure, line, case)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from insitu.trace.dtype import dtype_named
+from insitu.trace.event import TensorFacts
 from insitu.trace.explain.case import Case
 from insitu.trace.explain.checks.registry import Checks
 from insitu.trace.explain.explanation import Misfit
@@ -13,6 +13,8 @@ from insitu.trace.explain.messages import LENGTHS, NOT_FINITE
 
 CHECKS = Checks()
 MOST_NAMED = 3
+# Where a function takes lengths.
+PLACES = {"lengths": 1, "input_lengths": 2, "target_lengths": 3}
 GUARD = "run it in `with insitu.guard():`, which names the call that produces the first NaN"
 
 
@@ -29,15 +31,21 @@ def slice_is_empty(case: Case) -> Misfit | None:
 @CHECKS.add(says=LENGTHS.pattern)
 def length_does_not_fit(case: Case, match: re.Match[str]) -> Misfit | None:
     """A length of a row that is 0, negative or too large."""
+    facts = lengths_of(case, match)
+    if facts is None:
+        return None
     low = 1.0 if match["positive"] else 0.0
-    high = float(match["most"] or math.inf)
-    for operand in case.operands:
-        is_list = len(operand.facts.shape) == 1 and dtype_named(operand.facts.dtype).is_integer
-        element = case.outside(operand.facts, low, high) if is_list else None
-        if element is not None:
-            text = f"{operand.label}[{element.index}] is {element.value:.0f}"
-            return Misfit(text, names=(operand.name,))
-    return None
+    element = case.outside(facts, low, float(match["most"] or math.inf))
+    if element is None:
+        return None
+    name = case.name_of(facts)
+    return Misfit(f"{name or 'a list of lengths'}[{element.index}] is {element.value:.0f}", names=(name,))
+
+
+def lengths_of(case: Case, match: re.Match[str]) -> TensorFacts | None:
+    """The lengths that an error is about."""
+    name = match["name"] or "lengths"
+    return case.tensor(PLACES[name], name)
 
 
 @CHECKS.add(says=NOT_FINITE.pattern)

@@ -13,7 +13,7 @@ from insitu.trace.explain.messages import STATE_KEYS
 
 CHECKS = Checks()
 QUOTED = re.compile(r'"([^"]+)"')
-LAYER = re.compile(r"^(.*?\.\d+)\.")
+LAYER = re.compile(r"^((?:.*?\.)?\d+)\.")
 MOST_LAYERS = 4
 
 
