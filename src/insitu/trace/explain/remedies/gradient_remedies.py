@@ -206,7 +206,7 @@ def changed_copy(situation: Situation) -> Advice:
     """Make a new tensor instead of a change in place."""
     advice = first_advice(situation, _later_step, _new_tensor, _changed_clone, _without_underscore)
     shared = situation.find_origin(OriginKind.HANDED_OUT)
-    if shared is None or shared.site is None:
+    if shared is None or shared.site is None or situation.case.update is not None:
         return advice
     return replace(advice, doubt=f"a copy in line {shared.site.line} does as well: {shared.site.text}.clone()")
 
