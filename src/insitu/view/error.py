@@ -49,6 +49,8 @@ ORIGIN_WORDS: dict[OriginKind, tuple[str, str]] = {
     OriginKind.GRAPH_FREED: ("graph", "freed by the backward at"),
     OriginKind.CHANGED_IN_PLACE: ("changed", "in place at"),
     OriginKind.NEEDED_FOR_GRADIENT: ("needed", "for the gradient of"),
+    OriginKind.NAN_PRODUCED: ("NaN", "made from {size} at"),
+    OriginKind.HANDED_OUT: ("shared", "without a copy at"),
     OriginKind.BACKWARD_OF: ("backward", "of the call at"),
     OriginKind.CUSTOM_GRADIENT: ("", "gradient at"),
 }
@@ -260,6 +262,8 @@ def _origin_row(origin: Origin) -> OriginRow:
         expression = f"{expression}   {' → '.join(map(tensor, origin.tensors))}"
     if origin.via:
         expression = f"{expression}   via {_via(origin)}"
+    if origin.callers:
+        expression = f"{expression}   called at {', '.join(map(spot, origin.callers))}"
     return OriginRow(name, f"{words} {spot(origin.site)}", expression)
 
 

@@ -138,6 +138,33 @@ class TensorsAtMoment(LiveTensors):
         low, high = alive.detach().aminmax()
         return float(low), float(high)
 
+    def first_outside(self, tensor: Value, low: float, high: float) -> tuple[int, float] | None:
+        """The index and the value of the first element of a list of numbers that is not within limits."""
+        alive = tensor()
+        is_list = isinstance(alive, Tensor) and has_values(alive) and alive.dim() == 1
+        if not isinstance(alive, Tensor) or not is_list or alive.numel() > MOST_ELEMENTS:
+            return None
+        wrong = ((alive < low) | (alive > high)).nonzero().flatten().tolist()
+        if not wrong:
+            return None
+        return wrong[0], float(alive[wrong[0]])
+
+    def nan_parameters(self) -> tuple[str, ...]:
+        """The paths of the parameters that hold NaN: of the model around the failure, else of the last one called."""
+        model = self._modules[0].module if self._modules else self._last_model()
+        if model is None:
+            return ()
+        named = [(name, each) for name, each in model.named_parameters() if has_values(each)]
+        return tuple(name for name, each in named if each.numel() <= MOST_ELEMENTS and bool(each.isnan().any()))
+
+    def _last_model(self) -> nn.Module | None:
+        """The outermost module that was called last."""
+        for at in reversed(list(self._reading.before(len(self._reading.tape)))):
+            modules = self._reading.modules(at)
+            if modules:
+                return modules[0].ref()
+        return None
+
     def in_place_change(self, loss: Value | None, message: str, end: int) -> InPlaceChange | None:
         """The change of a tensor that the backward pass of a loss needs."""
         return find_change(self._reading, _alive(loss), message, end)

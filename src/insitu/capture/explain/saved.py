@@ -17,6 +17,29 @@ from insitu.capture.tensors import Value
 from insitu.capture.torch_internals import FORWARD_CLASS, node_number, packed_names
 from insitu.trace.explain.failure import InPlaceChange
 
+MOST_VIEWS = 20  # of each other
+# Calls whose result has the memory of their first input.
+VIEWING = frozenset(
+    [
+        *(
+            "detach",
+            "data",
+            "t",
+            "T",
+            "mT",
+            "transpose",
+            "permute",
+            "view",
+            "view_as",
+            "reshape",
+            "flatten",
+            "unflatten",
+        ),
+        *("squeeze", "unsqueeze", "expand", "expand_as", "getitem", "select", "narrow", "chunk", "split", "unbind"),
+        *("movedim", "swapaxes", "diagonal", "unfold", "contiguous", "to", "float", "real", "alias"),
+    ]
+)
+
 
 @dataclass(slots=True, frozen=True)
 class SavedTensor:
@@ -57,7 +80,36 @@ def find_change(reading: Reading, loss: Any, message: str, end: int) -> InPlaceC
     later = [at for at in reading.before(end) if at > needed_by]
     changes = [at for at in later if _changes(reading, at, saved.tensor, needed_by)]
     changed_by = max(changes, default=None)
-    return InPlaceChange(needed_by, changed_by, _parameter_path(reading, needed_by, saved.tensor))
+    parameter = _parameter_path(reading, needed_by, saved.tensor)
+    return InPlaceChange(needed_by, changed_by, parameter, _handed_out(reading, needed_by, saved.tensor))
+
+
+def _handed_out(reading: Reading, needed_by: int, saved: Tensor) -> int | None:
+    """The call that made a view of the tensor that changed, if the one that needs it got the view from another line."""
+    for value in reading.inputs(needed_by):
+        for at, source in _views_behind(reading, value):
+            if _is_elsewhere(reading, at, needed_by) and share_memory(source(), saved):
+                return at
+    return None
+
+
+def _is_elsewhere(reading: Reading, one: int, other: int) -> bool:
+    """Whether two calls are written on different lines."""
+    here, there = reading.site(one), reading.site(other)
+    return here is not None and there is not None and (here.file, here.line) != (there.file, there.line)
+
+
+def _views_behind(reading: Reading, value: Value) -> Iterator[tuple[int, Value]]:
+    """The calls that made a tensor a view of another one, each with that one, the last call first."""
+    at = reading.producer(value)
+    for _ in range(MOST_VIEWS):
+        if at is None or reading.operation(at).base not in VIEWING:
+            return
+        source = next(iter(reading.inputs(at)), None)
+        if source is None:
+            return
+        yield at, source
+        at = reading.producer(source)
 
 
 def _changes(reading: Reading, at: int, saved: Tensor, needed_by: int) -> bool:

@@ -27,6 +27,7 @@ WORDS = {
     OriginKind.FROZEN: "parameters are frozen there",
     OriginKind.NUMBER: "a tensor becomes a plain number there",
     OriginKind.STORED: "the tensor that is carried over is stored there",
+    OriginKind.NAN_PRODUCED: "NaN is produced there",
     OriginKind.VALUES_PRODUCED: "the values come from there",
 }
 VALUES = (OriginKind.PRODUCED, OriginKind.ASSIGNED)
@@ -45,6 +46,8 @@ TELLING = (
     OriginKind.GRAPH_FREED,
     OriginKind.EARLIER,
     OriginKind.RANGE,
+    OriginKind.SOURCE,
+    OriginKind.NAN_PRODUCED,
     OriginKind.SIZE,
     OriginKind.FACT,
     OriginKind.VALUES_PRODUCED,

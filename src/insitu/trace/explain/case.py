@@ -47,6 +47,38 @@ class ParameterUpdate:
     step: str = ""
 
 
+@dataclass(slots=True, frozen=True)
+class SliceBounds:
+    """A slice of an index that leaves nothing: its text, the values of its bounds, and their expressions."""
+
+    text: str
+    start: int
+    end: int
+    lower: ast.expr | None = None
+    upper: ast.expr | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class EmptySlice:
+    """An index whose result is empty: the recorded call, its text, and the slices that leave nothing."""
+
+    at: int
+    text: str
+    bounds: tuple[SliceBounds, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Element:
+    """One element of a tensor: its index and its value."""
+
+    index: int
+    value: float
+
+
+def _unknown_element(facts: TensorFacts, low: float, high: float) -> Element | None:
+    return None
+
+
 def _unknown_limits(facts: TensorFacts) -> Limits | None:
     return None
 
@@ -57,7 +89,9 @@ class Case:
 
     `call` is the call that failed, `operands` names its tensors. `limits` gives the smallest and the largest value of
     a tensor that is still alive and unchanged. `missing` are the names on the line that are None. `unpacked` is the
-    value that a tuple of names was to get. `change` is the change in place of a tensor that the backward pass needs,
+    value that a tuple of names was to get. `outside` gives the first element of a list of numbers that is not within
+    limits. `empty` is the slice that made an operand empty. `nan_parameters` are the paths of parameters that hold NaN.
+    `change` is the change in place of a tensor that the backward pass needs,
     `update` the parameter that it changed.
     """
 
@@ -68,6 +102,9 @@ class Case:
     limits: Callable[[TensorFacts], Limits | None] = _unknown_limits
     missing: tuple[MissingValue, ...] = ()
     unpacked: Any = None
+    outside: Callable[[TensorFacts, float, float], Element | None] = _unknown_element
+    empty: EmptySlice | None = None
+    nan_parameters: tuple[str, ...] = ()
     change: InPlaceChange | None = None
     update: ParameterUpdate | None = None
 

@@ -12,12 +12,16 @@ from insitu.trace.event import TensorFacts
 
 @dataclass(slots=True, frozen=True)
 class ExpressionSite:
-    """An expression in the source: its file, its line, the function around it and its text."""
+    """An expression in the source: its file, its line, the function around it and its text.
+
+    `call` is the recorded call that is written there, as long as the history is at hand.
+    """
 
     file: str
     line: int
     function: str = ""
     text: str = ""
+    call: int | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(slots=True, frozen=True)
@@ -92,6 +96,8 @@ class OriginKind(Enum):
     STORED = "stored"
     READ_LATER = "read later"
     CHANGED_IN_PLACE = "changed in place"
+    NAN_PRODUCED = "NaN produced"
+    HANDED_OUT = "handed out"
     NEEDED_FOR_GRADIENT = "needed for gradient"
     BACKWARD_OF = "backward of"
     CUSTOM_GRADIENT = "custom gradient"
@@ -103,7 +109,8 @@ class Origin:
 
     `size` is the size that comes from there, or how a range is left. `tensors` are those that the view shows: of a
     size, the tensor before the call that introduced it and the one after it; of a tensor that is carried over, the
-    tensor itself. `via` are the places between the value and the site, the nearest to the value first.
+    tensor itself. `via` are the places between the value and the site, the nearest to the value first. `callers` are
+    the lines that called the function around the site, the nearest first.
     """
 
     kind: OriginKind
@@ -113,6 +120,7 @@ class Origin:
     size: int | str | None = None
     tensors: tuple[TensorFacts, ...] = ()
     via: tuple[ExpressionSite, ...] = ()
+    callers: tuple[ExpressionSite, ...] = ()
 
 
 @dataclass(slots=True)

@@ -53,12 +53,14 @@ NO_FRAME = FrameSnapshot(compile("", "", "exec"), 0, is_hidden=True)
 class InPlaceChange:
     """A call that needs a tensor for its gradient, and the later one that changed the tensor in place, if it is known.
 
-    `parameter` is the path of the tensor, if it is a parameter.
+    `parameter` is the path of the tensor, if it is a parameter. `handed_out` is the call that made a view of the tensor
+    on another line than the one that needs it.
     """
 
     needed_by: int
     changed_by: int | None
     parameter: str = ""
+    handed_out: int | None = None
 
 
 class LiveTensors:
@@ -79,6 +81,14 @@ class LiveTensors:
     def present_limits(self, tensor: TensorToken) -> tuple[float, float] | None:
         """The smallest and the largest value that a tensor has now, if it is alive; it may have changed since."""
         return None
+
+    def first_outside(self, tensor: TensorToken, low: float, high: float) -> tuple[int, float] | None:
+        """The index and the value of the first element of a list of numbers that is not within limits."""
+        return None
+
+    def nan_parameters(self) -> tuple[str, ...]:
+        """The paths of the parameters that hold NaN: of the model around the failure, else of the last one called."""
+        return ()
 
     def in_place_change(self, loss: TensorToken | None, message: str, end: int) -> InPlaceChange | None:
         """The change of a tensor that the backward pass of a loss needs."""

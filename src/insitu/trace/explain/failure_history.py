@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
@@ -156,7 +156,7 @@ class FailureHistory(ABC):
         line = self.on_line(at)
         frame = self.frame(line) if line is not None else None
         if frame is not None:
-            return site_of(*frame)
+            return replace(site_of(*frame), call=line)
         return None
 
     def name_in(self, at: int, tensor: TensorToken) -> str:

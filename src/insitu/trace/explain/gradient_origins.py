@@ -247,6 +247,8 @@ def _changed_in_place(failure: Failure, case: Case) -> Iterator[Origin]:
     if change.changed_by is not None:
         yield Origin(OriginKind.CHANGED_IN_PLACE, history.site(change.changed_by))
     yield Origin(OriginKind.NEEDED_FOR_GRADIENT, history.site(change.needed_by))
+    if change.handed_out is not None:
+        yield Origin(OriginKind.HANDED_OUT, history.site(change.handed_out))
 
 
 def _custom_gradient(failure: Failure, case: Case) -> Iterator[Origin]:

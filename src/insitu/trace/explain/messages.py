@@ -22,6 +22,15 @@ WRONG_NUMBERS = re.compile(
     "|split_with_sizes|split_size|must be positive|greater than 0|non-negative|[Kk]ernel size|[Pp]adding size"
     "|[Dd]imension size|unflatten|num_classes|not a multiple|must be (less|greater|larger|smaller)"
 )
+# The values are NaN or Inf.
+NOT_FINITE = re.compile(r"\b(nan|NaN|inf)\b|invalid values|non-finite")
+# The lengths of rows are at fault: the words of the error, the least and the largest length that fits.
+LENGTHS = re.compile(
+    r"Length of all samples has to be (?P<positive>greater than 0)|repeats can not be negative"
+    r"|(?P<name>(input|target)_lengths) to have value at most (?P<most>\d+)"
+)
+# A state_dict has other keys than the model.
+STATE_KEYS = r"(Missing|Unexpected) key\(s\) in state_dict"
 # The order of the elements is at fault.
 WRONG_ORDER = re.compile("sorted in|must be sorted|in (de|in)creasing order|monotonic|strictly increasing")
 # Python refuses arguments that a function does not take: nothing was computed, and no shape is at fault.

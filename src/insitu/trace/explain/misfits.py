@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import chain
 
 from insitu.trace.explain.case import Case
-from insitu.trace.explain.checks import autograd, elements, joins, layers, shapes, unpacking
+from insitu.trace.explain.checks import autograd, elements, extents, joins, layers, shapes, state_keys, unpacking
 from insitu.trace.explain.checks.registry import Check
 from insitu.trace.explain.explanation import Misfit
 from insitu.trace.explain.messages import WRONG_ARGUMENTS
 
 MOST_MISFITS = 2
 # The files of checks, the most specific first. A file registers its checks in CHECKS, in the order in which they run.
-THEMES = (unpacking, autograd, elements, layers, joins, shapes)
+THEMES = (unpacking, state_keys, autograd, extents, elements, layers, joins, shapes)
 
 
 def find_misfits(case: Case) -> tuple[Misfit, ...]:

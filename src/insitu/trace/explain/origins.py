@@ -6,16 +6,21 @@ import ast
 from collections.abc import Iterator
 
 from insitu.trace.explain.assignments import assignment_sites
+from insitu.trace.explain.callers import with_callers
 from insitu.trace.explain.carried import PARAMETER
 from insitu.trace.explain.case import Case, NamedOperand
 from insitu.trace.explain.earlier_calls import earlier_origins
+from insitu.trace.explain.empty_slices import empty_slice_origins
 from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, OriginKind
 from insitu.trace.explain.fact_origins import fact_origins, named_dtype_origins
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import LIBRARIES, Failure
 from insitu.trace.explain.failure_history import USER_KINDS, FailureHistory, TensorToken
 from insitu.trace.explain.gradient_origins import autograd_origins
+from insitu.trace.explain.length_origins import length_origins
+from insitu.trace.explain.nan_origins import nan_origins
 from insitu.trace.explain.order_origins import order_origins
+from insitu.trace.explain.origin_order import chosen_origins
 from insitu.trace.explain.range_origins import range_origins
 from insitu.trace.explain.rank_origins import unpacking_origins
 from insitu.trace.explain.sample_origins import missing_origins, sample_origins
@@ -24,8 +29,6 @@ from insitu.trace.explain.state_origins import state_origins
 from insitu.trace.explain.storage_sites import storage_site
 from insitu.trace.explain.value_origins import failed_value_origins
 
-MOST_ORIGINS = 5
-
 
 def find_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> tuple[Origin, ...]:
     """Where the values come from, each site once; the line that failed is left out where it produced the value."""
@@ -33,7 +36,7 @@ def find_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[
     for origin in _all_origins(failure, line, case, misfits):
         if not _is_shown_already(origin, line):
             found.setdefault(_place(origin.site), origin)
-    return tuple(found.values())[:MOST_ORIGINS]
+    return with_callers(failure, line, chosen_origins(found.values()))
 
 
 def _is_shown_already(origin: Origin, line: FailedLine) -> bool:
@@ -59,6 +62,9 @@ def _place(site: ExpressionSite | None) -> object:
 def _all_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
     yield from autograd_origins(failure, case)
     yield from state_origins(failure, line)
+    yield from nan_origins(failure, misfits)
+    yield from empty_slice_origins(failure, case.empty)
+    yield from length_origins(failure, line, case)
     yield from missing_origins(failure, line, case)
     yield from unpacking_origins(failure, line)
     yield from sample_origins(failure, line)

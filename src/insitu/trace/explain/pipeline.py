@@ -10,13 +10,15 @@ from dataclasses import replace
 from insitu.trace.event import TensorFacts
 from insitu.trace.explain.advisor import find_advice
 from insitu.trace.explain.assignments import assignment_sites
-from insitu.trace.explain.case import Case, Limits, MissingValue, NamedOperand, ParameterUpdate
+from insitu.trace.explain.case import Case, Element, Limits, MissingValue, NamedOperand, ParameterUpdate
+from insitu.trace.explain.empty_slices import find_empty_slice
 from insitu.trace.explain.explanation import Explanation, ExpressionSite, Underline
 from insitu.trace.explain.failed_line import FailedLine, read_line
 from insitu.trace.explain.failure import Failure, InPlaceChange
 from insitu.trace.explain.failure_history import USER_KINDS, FailureHistory, TensorToken
 from insitu.trace.explain.frame_reader import FailedCall, FrameReader
-from insitu.trace.explain.messages import CHANGED_IN_PLACE, NONE
+from insitu.trace.explain.length_origins import passed_by_user
+from insitu.trace.explain.messages import CHANGED_IN_PLACE, NONE, NOT_FINITE
 from insitu.trace.explain.misfits import find_misfits
 from insitu.trace.explain.origins import find_origins
 from insitu.trace.explain.statement import no_statement
@@ -92,6 +94,9 @@ def build_case(failure: Failure, line: FailedLine, call: FailedCall, underlines:
         limits=lambda facts: _limits(failure, call, facts),
         missing=tuple(_missing_values(failure, line, underlines)),
         unpacked=history.plain(line.frame.unpacked()),
+        outside=lambda facts, low, high: _outside(failure, line, call.operands, facts, low, high),
+        empty=find_empty_slice(history, call.operands),
+        nan_parameters=_nan_parameters(failure),
         change=change,
         update=_update(history, change),
     )
@@ -102,6 +107,25 @@ def _limits(failure: Failure, call: FailedCall, facts: TensorFacts) -> Limits | 
         if operand.facts is facts:
             return failure.live.limits(operand.tensor)
     return None
+
+
+def _outside(
+    failure: Failure, line: FailedLine, operands: tuple[NamedOperand, ...], facts: TensorFacts, low: float, high: float
+) -> Element | None:
+    """The first element of an operand that is not within limits, as the user's code passed it to torch."""
+    operand = next((each for each in operands if each.facts is facts), None)
+    if operand is None:
+        return None
+    passed = passed_by_user(failure.history, line.site, operand.tensor)
+    found = failure.live.first_outside(passed, low, high)
+    return None if found is None else Element(*found)
+
+
+def _nan_parameters(failure: Failure) -> tuple[str, ...]:
+    """The parameters that hold NaN, if the error is about such values."""
+    if not NOT_FINITE.search(failure.message):
+        return ()
+    return failure.live.nan_parameters()
 
 
 def _missing_values(failure: Failure, line: FailedLine, underlines: tuple[Underline, ...]) -> Iterator[MissingValue]:

@@ -17,18 +17,22 @@ from insitu.trace.explain.slices.passed_arguments import scope_at
 from insitu.trace.explain.slices.points import CallScope, Instance, Point
 from insitu.trace.explain.slices.resolver import comprehension_scope
 
+COMPREHENSION_FRAMES = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
+
 
 def stack_scope(history: FailureHistory, stack: Stack) -> CallScope | None:
     """The scope of the innermost frame of a stack; each frame is the caller of the one inside of it."""
     scope: CallScope | None = None
     for place in reversed(range(len(stack))):
         frame = stack[place]
+        if frame.code.co_name in COMPREHENSION_FRAMES and scope is not None:
+            continue  # it has the names of the function around
         here = scope_at(frame.file, frame.line)
         node = stack[place + 1].expression.node if scope is not None else None
         is_called = isinstance(node, ast.Call) and is_call_of(history, stack[place + 1], frame, node)
         if scope is not None and is_called and here.name == frame.code.co_name:
             assert isinstance(node, ast.Call)
-            here = _called_scope(here, Point(scope, node), is_module=stack[place + 1].module_call is not None)
+            here = _called_scope(here, point_at(scope, node), is_module=stack[place + 1].module_call is not None)
         scope = here
     return scope
 

@@ -150,6 +150,21 @@ RULES: dict[str, tuple[Rule, str, str]] = {
         "def run(x):\n    row = x[None]\n    use(row * 2)  # HERE\n",
         "x[None]",
     ),
+    "a size of linspace": (
+        ANY_SIZE.length,
+        "def run(wave, rate):\n    n = int(len(wave) * rate)\n    use(np.linspace(0, len(wave) - 1, n))  # HERE\n",
+        "int(len(wave) * rate)",
+    ),
+    "a size of arithmetic on an array": (
+        ANY_SIZE.length,
+        "def run(n):\n    t = np.arange(n + 1)\n    x = 2 * np.pi * t\n    use(np.interp(x, t, t))  # HERE\n",
+        "n + 1",
+    ),
+    "a size of arrays that are joined": (
+        ANY_SIZE.length,
+        "def run(x, n):\n    a = np.repeat(x, n // 2)\n    use(np.concatenate([a, x]))  # HERE\n",
+        "np.repeat(x, n // 2)",
+    ),
     "None of a choice": (
         none_rule,
         "def run(mask):\n    b = {'mask': mask if mask.any() else None}\n    use(b['mask'])  # HERE\n",

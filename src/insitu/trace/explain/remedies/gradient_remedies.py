@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 
 from insitu.trace.advice import Advice, Fix, likely, possible
 from insitu.trace.explain.bindings import LOOPS, nodes_around, nodes_of, scope_of
@@ -203,7 +204,11 @@ def _line(file: str, line: int, code: str, action: str) -> Fix:
 @REMEDIES.add(autograd.changed_in_place)
 def changed_copy(situation: Situation) -> Advice:
     """Make a new tensor instead of a change in place."""
-    return first_advice(situation, _later_step, _new_tensor, _changed_clone, _without_underscore)
+    advice = first_advice(situation, _later_step, _new_tensor, _changed_clone, _without_underscore)
+    shared = situation.find_origin(OriginKind.HANDED_OUT)
+    if shared is None or shared.site is None or situation.case.update is not None:
+        return advice
+    return replace(advice, doubt=f"a copy in line {shared.site.line} does as well: {shared.site.text}.clone()")
 
 
 def _statement_of_change(situation: Situation) -> SourcePart:

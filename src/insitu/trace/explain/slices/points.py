@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -89,6 +89,10 @@ class Point:
     def part(self, node: ast.expr) -> Point:
         """Another expression in the same scope, as a whole."""
         return replace(self, node=node, keys=())
+
+    def parts(self, nodes: Iterable[ast.expr]) -> tuple[Point, ...]:
+        """Other expressions in the same scope, as wholes."""
+        return tuple(map(self.part, nodes))
 
 
 class SourceSteps(Protocol):

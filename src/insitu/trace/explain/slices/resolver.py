@@ -150,16 +150,33 @@ def _inner(point: Point, node: Any) -> list[Point]:
 def _element(point: Point, node: ast.Tuple | ast.List | ast.Set) -> list[Point] | None:
     if not point.keys:
         return None
-    key, rest = point.keys[0], point.keys[1:]
-    has_star = any(isinstance(each, ast.Starred) for each in node.elts)
-    if isinstance(key, int) and not has_star:
-        chosen = node.elts[key : key + 1 or None] if -len(node.elts) <= key < len(node.elts) else []
-        return [Point(point.scope, each, rest) for each in chosen]
-    found = []
-    for each in node.elts:
-        keys = (ANY, *rest) if isinstance(each, ast.Starred) else rest
-        found.append(Point(point.scope, each, keys))
-    return found
+    chosen = _chosen(point, node.elts) if isinstance(point.keys[0], int) else None
+    if chosen is not None:
+        return chosen
+    return [_item_of_literal(point, each, ANY) for each in node.elts]
+
+
+def _chosen(point: Point, elements: list[ast.expr]) -> list[Point] | None:
+    """The element with an index; None if it is not known because of a star before it: `image, *boxes`."""
+    index = point.keys[0]
+    assert isinstance(index, int)
+    star = next((place for place, each in enumerate(elements) if isinstance(each, ast.Starred)), None)
+    if star is None:
+        found = elements[index : index + 1 or None] if index >= -len(elements) else []
+        return [_item_of_literal(point, each, ANY) for each in found]
+    if 0 <= index < star:
+        return [_item_of_literal(point, elements[index], ANY)]
+    if index >= star == len(elements) - 1:
+        return [_item_of_literal(point, elements[star], index - star)]
+    return None
+
+
+def _item_of_literal(point: Point, element: ast.expr, key: Key) -> Point:
+    """An element of a literal; of one with a star, its item with a key."""
+    rest = point.keys[1:]
+    if isinstance(element, ast.Starred):
+        return Point(point.scope, element.value, (key, *rest))
+    return Point(point.scope, element, rest)
 
 
 def _entry(point: Point, node: ast.Dict) -> list[Point] | None:

@@ -127,7 +127,7 @@ def _bound_before(steps: SourceSteps, function: Point) -> tuple[list[Point], dic
     for end in [function, *steps.ends(function)]:
         if called_name(end.node) == "partial" and isinstance(end.node, ast.Call):
             words = {word.arg: end.part(word.value) for word in end.node.keywords if word.arg is not None}
-            return [end.part(each) for each in end.node.args[1:]], words
+            return list(end.parts(end.node.args[1:])), words
     return [], {}
 
 
@@ -183,10 +183,22 @@ def _words(steps: SourceSteps, point: Point, node: ast.Call) -> list[Point] | No
     return found or _first(steps, point, node)
 
 
+def _converted(steps: SourceSteps, point: Point, node: ast.Call) -> list[Point] | None:
+    """`rows.tolist()`, `torch.tensor(rows)`: the items are those of the rows, in another form."""
+    if not point.keys:
+        return None
+    if called_name(node) in CONVERTING_METHODS and isinstance(node.func, ast.Attribute):
+        return [point.at(node.func.value)]
+    return _first(steps, point, node)
+
+
 Passing = Callable[[SourceSteps, Point, ast.Call], list[Point] | None]
 FIRST = ("list", "tuple", "sorted", "iter", "reversed", "set", "tqdm", "trange", "islice", "cycle", "deque", "deepcopy")
 FORMS = ("copy", "values", "result", "partial", "Subset", "prefetch", "pin_memory", "ModuleList", "ParameterList")
+CONVERTING_METHODS = ("tolist", "numpy", "cpu", "detach", "clone")
+CONVERTING = ("tensor", "as_tensor", "from_numpy", "array", "asarray", "LongTensor")
 PASSING: dict[str, Passing] = {
+    **dict.fromkeys((*CONVERTING_METHODS, *CONVERTING), _converted),
     **dict.fromkeys(FIRST, _first),
     **dict.fromkeys(FORMS, _of_method),
     **dict.fromkeys(("get", "pop", "setdefault"), _lookup),

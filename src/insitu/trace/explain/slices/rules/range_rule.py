@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from insitu.trace.explain.expressions import called_name
-from insitu.trace.explain.slices.expression_parts import is_number, number_of, parts_of
+from insitu.trace.explain.slices.expression_parts import is_number, number_of, parts_of, value_parts
 from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.slices.resolver import Resolver
 from insitu.trace.explain.slices.rules.size_rule import has_list
@@ -34,9 +34,11 @@ def _sources(point: Point) -> tuple[Point, ...]:
     node = point.node
     if called_name(node) in NOT_PASSING or isinstance(getattr(node, "op", None), ast.Mod):
         return ()
+    if isinstance(node, ast.Call):
+        return value_parts(point, node)
     if isinstance(node, ast.BinOp) and _is_repetition(node):
         lists = [side for side in (node.left, node.right) if isinstance(side, (ast.List, ast.Tuple))]
-        return tuple(point.part(item) for side in lists for item in side.elts)
+        return point.parts(item for side in lists for item in side.elts)
     return parts_of(point)
 
 
@@ -47,9 +49,15 @@ def _score(point: Point, resolver: Resolver, low: float | None, high: float | No
     number = number_of(node)
     if number is not None:
         return CERTAIN * _is_outside(number, low, high) if type(number) is int else 0
+    if isinstance(node, ast.Subscript):
+        return POSSIBLE * _selects_by_mask(node)
     if isinstance(node, ast.IfExp):
         return POSSIBLE * (is_number(node.body) or is_number(node.orelse))
-    name = called_name(node)
+    return _call_score(point, resolver, low)
+
+
+def _call_score(point: Point, resolver: Resolver, low: float | None) -> int:
+    node, name = point.node, called_name(point.node)
     if name == "enumerate" and point.keys[1:2] == (0,):
         return CERTAIN * (_start_of(node) is not None)
     if not name or resolver.behind(point) is not None:
@@ -59,6 +67,13 @@ def _score(point: Point, resolver: Resolver, low: float | None, high: float | No
     if name in NEGATIVE and low is not None:
         return CERTAIN
     return REMOTE * (name in COUNTING)
+
+
+def _selects_by_mask(node: ast.Subscript) -> bool:
+    """Whether an index of several parts keeps some rows by their name: `edges[:, inside]`."""
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else []
+    has_all = any(isinstance(part, ast.Slice) and part.lower is part.upper is None for part in parts)
+    return has_all and any(isinstance(part, (ast.Name, ast.Compare)) for part in parts)
 
 
 def _start_of(node: ast.AST) -> ast.expr | None:

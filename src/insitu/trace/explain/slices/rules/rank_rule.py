@@ -56,4 +56,4 @@ def _sources(point: Point) -> tuple[Point, ...]:
     if not isinstance(node, ast.Call):
         return parts_of(point)
     firsts = ([owner] if owner is not None else []) + node.args[:1]
-    return tuple(point.part(each) for each in firsts)
+    return point.parts(firsts)
