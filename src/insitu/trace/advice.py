@@ -22,7 +22,7 @@ class Certainty(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Fix:
-    """A line of the source as it should be. `action` says whether `code` replaces the line, or goes before or after it."""
+    """A line of the source as it should be; `action` says whether `code` replaces it, or goes before or after it."""
 
     file: str
     line: int

@@ -1,4 +1,4 @@
-"""Whether a layer, or another one that the same line makes, has worked before the failure: then the data is at fault."""
+"""Whether a layer, or another one of the same line, has worked before the failure: then the data is at fault."""
 
 from __future__ import annotations
 
