@@ -142,7 +142,7 @@ def test_the_findings_of_steps_end_with_a_fix(program: Program, parts: dict[str,
 MISTAKES = [
     ("p = torch.softmax(x, dim=1)", "F.nll_loss(p, y)", "p = torch.log_softmax(x, dim=1)"),
     ("p = x.softmax(1)", "torch.nn.NLLLoss()(p, y)", "p = x.log_softmax(1)"),
-    ("p = F.softmax(x, -1)", "F.kl_div(p, x)", "p = F.log_softmax(x, -1)"),
+    ("p = F.softmax(x, -1)", "F.kl_div(p, torch.ones_like(x) / 3, reduction='batchmean')", "p = F.log_softmax(x, -1)"),
     ("p = F.softmax(x, -1)", "F.cross_entropy(p, y)", "p = x"),
     ("p = F.log_softmax(x, 0)", "F.nll_loss(p, y)", "p = F.log_softmax(x, -1)"),
     ("p = x.log_softmax(0)", "F.nll_loss(p, y)", "p = x.log_softmax(-1)"),
@@ -177,9 +177,9 @@ def test_the_input_of_a_loss_becomes_what_the_loss_takes(program: Program, line:
 def test_small_numbers_suit_the_dtype(program: Program, tmp_path: Path, dtype: torch.dtype, line: str) -> None:
     text = f"import torch\ndef run(x):\n    {line}\n    return z"
     with insitu.guard(action="record") as guard:
-        program(text)["run"](torch.tensor([0.0, 1.0], dtype=dtype, requires_grad=True)).sum().backward()
+        program(text)["run"](torch.tensor([0.0, 2e-6, 1.0], dtype=dtype, requires_grad=True)).sum().backward()
     advice = advice_of(guard.findings[0])
     assert advice is not None and advice.fix is not None
-    x = torch.tensor([0.0, 1.0], dtype=dtype, requires_grad=True)
+    x = torch.tensor([0.0, 2e-6, 1.0], dtype=dtype, requires_grad=True)
     names_of(tmp_path, advice.fix.applied(text))["run"](x).sum().backward()
     assert x.grad is not None and x.grad.isfinite().all()
