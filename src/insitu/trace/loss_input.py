@@ -11,12 +11,14 @@ from insitu.trace.operation import operation
 Mistake = Literal["probabilities", "logarithms", "batch", "scores"]
 
 PROBABILITIES = ("softmax", "sigmoid")
-# The losses that compute probabilities themselves, and those that take logarithms of probabilities.
-TAKE_SCORES = frozenset({"cross_entropy", "binary_cross_entropy_with_logits"})
-TAKE_LOGARITHMS = frozenset({"nll_loss", "kl_div"})
+# The mistake of passing probabilities to a loss that computes them itself, or that takes their logarithms.
+MISTAKES: dict[str, Mistake] = {
+    **dict.fromkeys(("cross_entropy", "binary_cross_entropy_with_logits"), "probabilities"),
+    **dict.fromkeys(("nll_loss", "kl_div"), "logarithms"),
+}
 SOFTMAXES = ("softmax", "log_softmax")
 SCORES = ("linear", "matmul", "addmm", "conv2d")  # what a last layer computes: numbers of any size
-LOSSES = TAKE_SCORES | TAKE_LOGARITHMS
+LOSSES = frozenset(MISTAKES)
 IGNORING = frozenset({"cross_entropy", "nll_loss"})  # the losses that leave out a label, by its number
 IGNORED = -100  # unless they are told another one
 SUSPICIOUS = frozenset((*SOFTMAXES, "sigmoid", *SCORES))  # what may be a mistake before a loss
@@ -37,10 +39,8 @@ class LossInput:
     def mistake(self) -> Mistake | None:
         """What is wrong with the input; None if nothing is."""
         loss, source = operation(self.loss.kind, self.loss.name), operation(self.source.kind, self.source.name)
-        if source.base in PROBABILITIES and loss.base in TAKE_SCORES:
-            return "probabilities"
-        if source.base in PROBABILITIES and loss.base in TAKE_LOGARITHMS:
-            return "logarithms"
+        if source.base in PROBABILITIES and loss.base in MISTAKES:
+            return MISTAKES[loss.base]
         if source.base in SOFTMAXES and self._is_over_batch():
             return "batch"
         if loss.base == "nll_loss" and source.base in SCORES:

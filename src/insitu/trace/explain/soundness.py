@@ -30,9 +30,11 @@ def is_sound(fix: Fix) -> bool:
 
 def _reading(fix: Fix) -> Fix:
     """The fix without its assignment: `h = h.detach()` as a line of its own must not give `h` its value itself."""
-    added = ast.parse(fix.code).body if fix.action != "replace" else []
-    if len(added) == 1 and isinstance(added[0], ast.Assign):
-        return Fix(fix.file, fix.line, ast.unparse(added[0].value), fix.action)
+    if fix.action == "replace":
+        return fix
+    (statement,) = ast.parse(fix.code).body
+    if isinstance(statement, ast.Assign):
+        return Fix(fix.file, fix.line, ast.unparse(statement.value), fix.action)
     return fix
 
 
@@ -53,12 +55,13 @@ def _undefined(source: str) -> Iterator[str]:
     for table in _tables(module):
         for symbol in table.get_symbols():
             is_of_module = symbol.is_global() or table is module
-            if is_of_module and symbol.is_referenced() and symbol.get_name() not in known:
+            is_missing = all((is_of_module, symbol.is_referenced(), symbol.get_name() not in known))
+            if is_missing:
                 yield symbol.get_name()
 
 
 def _has_value(symbol: symtable.Symbol) -> bool:
-    return symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+    return any((symbol.is_assigned(), symbol.is_imported(), symbol.is_namespace()))
 
 
 def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:

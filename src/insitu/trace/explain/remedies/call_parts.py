@@ -98,7 +98,7 @@ def _places(node: ast.Call) -> list[ast.expr | None]:
     """The arguments of a call without a name, as a function counts them: the object of a method is the first."""
     function = node.func
     is_method = isinstance(function, ast.Attribute) and not _is_module(function.value)
-    return [*([None] if is_method else []), *node.args]
+    return [*([None] * is_method), *node.args]
 
 
 def direct_arguments_count(node: ast.Call) -> int:

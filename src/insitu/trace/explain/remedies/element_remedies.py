@@ -9,7 +9,6 @@ from insitu.trace.advice import Advice, Fix, likely, possible, unknown
 from insitu.trace.dtype import dtype_named
 from insitu.trace.explain.case import NamedOperand, before_dot
 from insitu.trace.explain.checks import elements, layers
-from insitu.trace.explain.edits import expression_of
 from insitu.trace.explain.explanation import OriginKind
 from insitu.trace.explain.expressions import called_name
 from insitu.trace.explain.remedies.call_parts import (
@@ -212,9 +211,11 @@ def targets_from_zero(situation: Situation) -> Advice:
 
 def _first_count(situation: Situation, name: str) -> SourcePart:
     """Where the source counts from one, `n + 1`; else where the value was made."""
-    sources = [each for each in situation.origins if each.kind is OriginKind.SOURCE and each.name == name]
-    parts = [SourcePart(found, found.node) for found in map(expression_of, (each.site for each in sources)) if found]
-    return next((part for part in parts if part.text.endswith(" + 1")), None) or situation.source_of(name)
+    sources = [each.site for each in situation.origins if (each.kind, each.name) == (OriginKind.SOURCE, name)]
+    counts = [site for site in filter(None, sources) if site.text.endswith(" + 1")]
+    if counts:
+        return part_at(counts[0])
+    return situation.source_of(name)
 
 
 def _one_less(part: SourcePart) -> Fix:

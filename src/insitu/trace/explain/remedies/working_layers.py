@@ -29,7 +29,8 @@ def _has_returned(situation: Situation, at: int) -> bool:
     """Whether a call of the function that failed has a result."""
     history = situation.failure.history
     is_same = history.operation(at).base == situation.case.operation.base
-    return is_same and at != situation.failure.at and not history.has_raised(at) and history.result(at) is not None
+    has_result = not history.has_raised(at) and history.result(at) is not None
+    return all((is_same, has_result, at != situation.failure.at))
 
 
 def _parameters(situation: Situation) -> Iterator[TensorToken]:
