@@ -42,6 +42,8 @@ class Outcome:
             return ""
         if self.advice.fix is not None:
             return f"{self.advice.fix.line}: {self.advice.fix.code}"
+        if self.advice.look_at is not None:
+            return f"{self.advice.look_at.line}: {self.advice.doubt}"
         return self.advice.words
 
     @property
@@ -53,7 +55,7 @@ class Outcome:
 def outcome(program: Program) -> Outcome:
     """The advice on a program, and what it does."""
     advice = advice_on(program)
-    if advice is None or advice.fix is None or not advice.fix.code:
+    if advice is None or advice.fix is None:
         return Outcome(advice)
     is_at_fault = program.faults == [advice.fix.line] and advice.fix.file.endswith(program.file)
     is_own = advice.fix.file == program.module.__file__

@@ -137,3 +137,49 @@ def test_the_findings_of_steps_end_with_a_fix(program: Program, parts: dict[str,
     assert isinstance(model, torch.nn.Module)  # it is there until the guard ends
     advised = [advice_of(finding) for finding in guard.findings]
     assert [advice.fix.code for advice in advised if advice is not None and advice.fix is not None] == [code]
+
+
+MISTAKES = [
+    ("p = torch.softmax(x, dim=1)", "F.nll_loss(p, y)", "p = torch.log_softmax(x, dim=1)"),
+    ("p = x.softmax(1)", "torch.nn.NLLLoss()(p, y)", "p = x.log_softmax(1)"),
+    ("p = F.softmax(x, -1)", "F.kl_div(p, torch.ones_like(x) / 3, reduction='batchmean')", "p = F.log_softmax(x, -1)"),
+    ("p = F.softmax(x, -1)", "F.cross_entropy(p, y)", "p = x"),
+    ("p = F.log_softmax(x, 0)", "F.nll_loss(p, y)", "p = F.log_softmax(x, -1)"),
+    ("p = x.log_softmax(0)", "F.nll_loss(p, y)", "p = x.log_softmax(-1)"),
+]
+
+
+@pytest.mark.parametrize(("line", "loss", "code"), MISTAKES)
+def test_the_input_of_a_loss_becomes_what_the_loss_takes(program: Program, line: str, loss: str, code: str) -> None:
+    run = program(f"""
+        import torch
+        import torch.nn.functional as F
+        def run(x, y):
+            {line}
+            return {loss}
+    """)["run"]
+    with insitu.guard(action="record") as guard:
+        run(torch.randn(4, 3, requires_grad=True), torch.tensor([0, 1, 2, 0])).backward()
+    found = guard.findings[0]
+    advice = advice_of(found)
+    assert advice is not None and advice.fix is not None and advice.fix.code == code
+    assert ("computes them itself" in found.text) is ("cross_entropy" in loss)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "line"),
+    [
+        (torch.float16, "z = torch.log(x)"),
+        (torch.float16, "z = torch.acos(x)"),
+        (torch.bfloat16, "z = torch.acos(x)"),
+    ],
+)
+def test_small_numbers_suit_the_dtype(program: Program, tmp_path: Path, dtype: torch.dtype, line: str) -> None:
+    text = f"import torch\ndef run(x):\n    {line}\n    return z"
+    with insitu.guard(action="record") as guard:
+        program(text)["run"](torch.tensor([0.0, 2e-6, 1.0], dtype=dtype, requires_grad=True)).sum().backward()
+    advice = advice_of(guard.findings[0])
+    assert advice is not None and advice.fix is not None
+    x = torch.tensor([0.0, 2e-6, 1.0], dtype=dtype, requires_grad=True)
+    names_of(tmp_path, advice.fix.applied(text))["run"](x).sum().backward()
+    assert x.grad is not None and x.grad.isfinite().all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from insitu.trace.advice import Advice, Certainty, Fix
+from insitu.trace.advice import Advice, Certainty, Fix, unknown
 from insitu.view.advice_line import advice_lines
 
 FIX = Fix("/home/me/net.py", 7, "y = x.t()")
@@ -13,7 +13,7 @@ SHOWN = [
     (Advice(Certainty.LIKELY, FIX, "so"), ["  → likely fix at net.py:7: y = x.t()", "    doubt: so"]),
     (Advice(Certainty.POSSIBLE, words="turn it"), ["  → possible fix: turn it"]),
     (Advice(Certainty.UNKNOWN), ["  → no fix is known"]),
-    (Advice(Certainty.UNKNOWN, FIX, "a 3"), ["  → no fix is known; look at net.py:7: a 3"]),
+    (unknown("net.py", 7, "a 3"), ["  → no fix is known; look at net.py:7: a 3"]),
     (Advice(Certainty.LIKELY, Fix("net.py", 7, "a = 1", "before")), ["  → likely fix before net.py:7: a = 1"]),
     (Advice(Certainty.LIKELY, Fix("net.py", 7, "a = '\\x1b[2J'")), ["  → likely fix at net.py:7: a = '\\x1b[2J'"]),
 ]

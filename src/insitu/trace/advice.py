@@ -22,14 +22,11 @@ class Certainty(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Fix:
-    """A line of the source as it should be. `action` says whether `code` replaces the line, or goes before or after it.
-
-    Without code, it is a line to look at.
-    """
+    """A line of the source as it should be; `action` says whether `code` replaces it, or goes before or after it."""
 
     file: str
     line: int
-    code: str = ""
+    code: str
     action: str = "replace"
 
     def applied(self, source: str) -> str:
@@ -48,17 +45,26 @@ class Fix:
 
 
 @dataclass(slots=True, frozen=True)
+class SuspectLine:
+    """A line of the source to look at, where no fix is known."""
+
+    file: str
+    line: int
+
+
+@dataclass(slots=True, frozen=True)
 class Advice:
     """A fix, and how sure it is.
 
-    `doubt` says what speaks against the fix; of an unknown fix, what is known. `words` are the fix where it cannot be
-    written as one line of code.
+    `doubt` says what speaks against the fix; of an unknown fix, what is known about the line `look_at`. `words` are the
+    fix where it cannot be written as one line of code.
     """
 
     certainty: Certainty
     fix: Fix | None = None
     doubt: str = ""
     words: str = ""
+    look_at: SuspectLine | None = None
 
 
 def certain(fix: Fix) -> Advice:
@@ -74,3 +80,8 @@ def likely(fix: Fix, doubt: str) -> Advice:
 def possible(fix: Fix, doubt: str) -> Advice:
     """The advice of one fix of several."""
     return Advice(Certainty.POSSIBLE, fix, doubt)
+
+
+def unknown(file: str, line: int, reason: str) -> Advice:
+    """The advice to look at a line, where no fix is known."""
+    return Advice(Certainty.UNKNOWN, doubt=reason, look_at=SuspectLine(file, line))

@@ -18,7 +18,7 @@ from insitu.trace.explain.case import before_dot
 from insitu.trace.explain.edits import new_line
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import called_name, tree_of
-from insitu.trace.explain.remedies.call_parts import keyword, method_in, receiver, with_keyword
+from insitu.trace.explain.remedies.call_parts import call_in, keyword, method_in, receiver, with_keyword
 from insitu.trace.explain.remedies.gradient_remedies import connected
 from insitu.trace.explain.remedies.source_part import NoAdvice, SourcePart, attempt, needed, only, part_at, require
 from insitu.trace.findings import (
@@ -43,9 +43,12 @@ from insitu.trace.step_findings import (
 )
 
 PROBABILITIES = ("softmax", "log_softmax", "sigmoid")
-# The smallest number that a fix adds, or clamps to; in f16, smaller ones are 0.
-SMALL = {"f16": "1e-6"}
+# The smallest number that a fix adds, or clamps to: in f16, the gradient of the logarithm of smaller ones overflows.
+SMALL = {"f16": "1e-4"}
 SMALLEST = "1e-8"
+# How far a fix stays away from 1: in f16 and bf16, what is nearer rounds to 1.
+DISTANCES = {"f16": "1e-3", "bf16": "1e-2"}
+SMALLEST_DISTANCE = "1e-6"
 # A number that is as good as -inf in a mask.
 LARGE = {"f16": "-6e4"}
 LARGEST = "-1e9"
@@ -101,8 +104,18 @@ def _(finding: LossMistake) -> Advice:
     part = part_of(finding.site)
     require(called_name(part.node) in PROBABILITIES)
     if finding.mistake == "batch":
-        return likely(with_keyword(part, "dim", "-1"), "the classes may be another dimension than the last")
+        return likely(with_keyword(part, "dim", "-1", 1), "the classes may be another dimension than the last")
+    if finding.mistake == "logarithms":
+        return _logarithm(part)
     return likely(part.with_value(receiver(part).text), "the probabilities may be needed elsewhere")
+
+
+def _logarithm(part: SourcePart) -> Advice:
+    """`softmax` as `log_softmax`."""
+    require(called_name(part.node) == "softmax")
+    function = part.inner(call_in(part).func)
+    fix = function.with_text(f"{function.text.removesuffix('softmax')}log_softmax")
+    return likely(fix, "the probabilities may be needed elsewhere")
 
 
 # The logic of steps.
@@ -204,6 +217,10 @@ def _small(finding: NonFinite) -> str:
     return SMALL.get(finding.operands[0].facts.dtype, SMALLEST)
 
 
+def _distance(finding: NonFinite) -> str:
+    return DISTANCES.get(finding.operands[0].facts.dtype, SMALLEST_DISTANCE)
+
+
 def _input(part: SourcePart) -> SourcePart:
     """The tensor whose function is computed: the left side of a power, else the tensor that the call takes."""
     if isinstance(part.node, ast.BinOp):
@@ -247,7 +264,7 @@ def _divisor(finding: NonFinite, part: SourcePart) -> Advice:
 
 
 def _logit(finding: NonFinite, part: SourcePart) -> Advice:
-    return likely(with_keyword(part, "eps", "1e-6"), "a probability of 0 or 1 may be the mistake")
+    return likely(with_keyword(part, "eps", _distance(finding), 1), "a probability of 0 or 1 may be the mistake")
 
 
 def _deviation_of_one(finding: NonFinite, part: SourcePart) -> Advice:
@@ -270,7 +287,8 @@ def _inside_of_one(finding: NonFinite, part: SourcePart) -> Advice:
     cosine = inside
     if called_name(inside.node) == "clamp":
         cosine = receiver(inside)
-    fix = inside.with_text(f"{before_dot(cosine.text)}.clamp(-1 + 1e-6, 1 - 1e-6)")
+    distance = _distance(finding)
+    fix = inside.with_text(f"{before_dot(cosine.text)}.clamp(-1 + {distance}, 1 - {distance})")
     return likely(fix, "the angle is then a little too large or too small")
 
 

@@ -388,13 +388,13 @@ class StaleGradients(Finding):
 class LossMistake(Finding):
     """A loss gets something else than it takes: `call` made the input of the loss what it must not be.
 
-    `loss` is the call of the loss. `mistake` is "probabilities" where the loss takes scores or their logarithms,
-    "scores" where it takes logarithms of probabilities, or "batch" if the call normalizes over the batch. `definition`
-    is where the module was made that ran the call.
+    `loss` is the call of the loss. `mistake` is "probabilities" where the loss takes scores, "logarithms" where it
+    takes logarithms of probabilities and gets the probabilities, "scores" where it gets scores instead of them, or
+    "batch" if the call normalizes over the batch. `definition` is where the module was made that ran the call.
     """
 
     loss: Call
-    mistake: Literal["probabilities", "batch", "scores"]
+    mistake: Literal["probabilities", "logarithms", "batch", "scores"]
     definition: Site | None = None
     kind: FindingKind = "loss"
 

@@ -1,4 +1,4 @@
-"""What a loss gets: probabilities where it takes scores, or a softmax over the batch."""
+"""What a loss gets: probabilities where it takes scores or logarithms, or a softmax over the batch."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import Any, Literal
 from insitu.trace.event import Call, Site, TensorFacts, tensors
 from insitu.trace.operation import operation
 
-Mistake = Literal["probabilities", "batch", "scores"]
+Mistake = Literal["probabilities", "logarithms", "batch", "scores"]
 
-# The losses that apply the function themselves, or take its logarithm, and the function that must not come before.
-WRONG_BEFORE = {
-    "cross_entropy": ("softmax", "sigmoid"),
-    "nll_loss": ("softmax", "sigmoid"),
-    "kl_div": ("softmax", "sigmoid"),
-    "binary_cross_entropy_with_logits": ("sigmoid", "softmax"),
+PROBABILITIES = ("softmax", "sigmoid")
+# The mistake of passing probabilities to a loss that computes them itself, or that takes their logarithms.
+MISTAKES: dict[str, Mistake] = {
+    **dict.fromkeys(("cross_entropy", "binary_cross_entropy_with_logits"), "probabilities"),
+    **dict.fromkeys(("nll_loss", "kl_div"), "logarithms"),
 }
 SOFTMAXES = ("softmax", "log_softmax")
 SCORES = ("linear", "matmul", "addmm", "conv2d")  # what a last layer computes: numbers of any size
-LOSSES = frozenset(WRONG_BEFORE)
+LOSSES = frozenset(MISTAKES)
 IGNORING = frozenset({"cross_entropy", "nll_loss"})  # the losses that leave out a label, by its number
 IGNORED = -100  # unless they are told another one
 SUSPICIOUS = frozenset((*SOFTMAXES, "sigmoid", *SCORES))  # what may be a mistake before a loss
@@ -40,8 +39,8 @@ class LossInput:
     def mistake(self) -> Mistake | None:
         """What is wrong with the input; None if nothing is."""
         loss, source = operation(self.loss.kind, self.loss.name), operation(self.source.kind, self.source.name)
-        if source.base in WRONG_BEFORE.get(loss.base, ()):
-            return "probabilities"
+        if source.base in PROBABILITIES and loss.base in MISTAKES:
+            return MISTAKES[loss.base]
         if source.base in SOFTMAXES and self._is_over_batch():
             return "batch"
         if loss.base == "nll_loss" and source.base in SCORES:

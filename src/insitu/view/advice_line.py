@@ -24,11 +24,11 @@ def advice_lines(advice: Advice, indent: int) -> Iterator[Line]:
 def advice_texts(advice: Advice) -> Iterator[str]:
     """The fix in one text, and the doubt in another.
 
-    >>> from insitu.trace.advice import Fix
+    >>> from insitu.trace.advice import Fix, unknown
     >>> print(*advice_texts(Advice(Certainty.LIKELY, Fix("net.py", 7, "y = x.t()"), "x may be wrong")), sep="\\n")
     likely fix at net.py:7: y = x.t()
     doubt: x may be wrong
-    >>> print(*advice_texts(Advice(Certainty.UNKNOWN, Fix("net.py", 7), "the 51 comes from there")))
+    >>> print(*advice_texts(unknown("net.py", 7, "the 51 comes from there")))
     no fix is known; look at net.py:7: the 51 comes from there
     """
     if advice.certainty is Certainty.UNKNOWN:
@@ -45,8 +45,8 @@ def advice_texts(advice: Advice) -> Iterator[str]:
 
 def _unknown(advice: Advice) -> str:
     text = "no fix is known"
-    if advice.fix is not None:
-        text = f"{text}; look at {spot(advice.fix)}"
+    if advice.look_at is not None:
+        text = f"{text}; look at {spot(advice.look_at)}"
     if advice.doubt:
         text = f"{text}: {safe(advice.doubt)}"
     return text

@@ -151,7 +151,18 @@ def _(finding: LossMistake) -> str:
         return f"{callee(finding)} normalizes over the batch, and {loss} takes one distribution for each sample"
     if finding.mistake == "scores":
         return f"{loss} gets scores from {callee(finding)}, and takes logarithms of probabilities"
+    if finding.mistake == "logarithms":
+        return f"{loss} gets probabilities from {callee(finding)}, and needs their logarithms"
     return f"{loss} gets probabilities from {callee(finding)}, and computes them itself"
+
+
+# What a loss needs instead, for each mistake.
+WAYS_OUT = {
+    "batch": "each sample is a row: use dim=-1",
+    "scores": "apply log_softmax before it, or use cross_entropy",
+    "logarithms": "take log_softmax, or logsigmoid, in place of the call",
+    "probabilities": "leave the call out, and pass the scores to the loss",
+}
 
 
 @evidence.register
@@ -159,12 +170,7 @@ def _(finding: LossMistake) -> Iterator[EvidenceLine]:
     yield EvidenceLine("loss", f"{place_prefix(finding.loss.site)}{called(finding.loss)}")
     if finding.definition is not None:
         yield EvidenceLine("made", f"{place_prefix(finding.definition)}{safe(code_of_line(finding.definition.text))}")
-    if finding.mistake == "batch":
-        yield EvidenceLine("why", "each sample is a row: use dim=-1")
-    elif finding.mistake == "scores":
-        yield EvidenceLine("why", "apply log_softmax before it, or use cross_entropy")
-    else:
-        yield EvidenceLine("why", "leave the call out, and pass the scores to the loss")
+    yield EvidenceLine("why", WAYS_OUT[finding.mistake])
 
 
 @evidence.register

@@ -18,7 +18,7 @@ from insitu.capture.explain.saved import custom_backward, find_change
 from insitu.capture.names import wrapped_name
 from insitu.capture.tensor_memory import has_values
 from insitu.capture.tensors import Value
-from insitu.capture.torch_internals import BUFFERS, PARAMETERS, DisableTorchDispatch, DisableTorchFunction
+from insitu.capture.torch_internals import BUFFERS, MODULES, PARAMETERS, DisableTorchDispatch, DisableTorchFunction
 from insitu.trace.explain.explanation import Explanation
 from insitu.trace.explain.failure import Failure, InPlaceChange, LiveTensors
 from insitu.trace.explain.pipeline import explain
@@ -74,7 +74,8 @@ def _modules_around(moment: Moment, reading: Reading) -> list[ModuleAround]:
     if moment.at is not None:
         callees = reading.modules(moment.at)
         return [ModuleAround(module, callee.path) for callee in callees if (module := callee.ref()) is not None]
-    modules = [module for ref in moment.scene.modules if (module := ref()) is not None]
+    alive = [module for ref in moment.scene.modules if (module := ref()) is not None]
+    modules = [module for module in alive if MODULES in vars(module)]  # super().__init__() has not run in the others
     if not modules:
         return []
     paths = {id(module): name for name, module in modules[0].named_modules()}
@@ -114,6 +115,14 @@ class TensorsAtMoment(LiveTensors):
             if isinstance(result, Value) and result() is alive:
                 return at
         return None
+
+    def users(self, tensor: Value) -> list[int]:
+        """The recorded calls that took this tensor."""
+        alive = tensor()
+        if alive is None:
+            return []
+        calls = self._reading.before(len(self._reading.tape))
+        return [at for at in calls if any(each() is alive for each in self._reading.inputs(at))]
 
     def limits(self, tensor: Value) -> tuple[float, float] | None:
         """The smallest and the largest value of a tensor, if it is alive and has not changed since."""

@@ -6,19 +6,27 @@ import ast
 from collections.abc import Iterator
 from itertools import chain
 
-from insitu.trace.advice import Advice, Certainty, Fix
+from insitu.trace.advice import Advice, Certainty, unknown
 from insitu.trace.explain.case import Case
 from insitu.trace.explain.explanation import Misfit, Origin, OriginKind
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.remedies import element_remedies, gradient_remedies, name_remedies, shape_remedies
-from insitu.trace.explain.remedies.name_remedies import nearest_name, setting_that_torch_names
+from insitu.trace.explain.remedies.name_remedies import BY_MESSAGE
 from insitu.trace.explain.remedies.origin_remedies import size_at_its_origin
 from insitu.trace.explain.remedies.situation import Remedy, Situation
 from insitu.trace.explain.remedies.source_part import attempt
 
 THEMES = (name_remedies, gradient_remedies, element_remedies, shape_remedies)
 BY_CHECK: dict[str, Remedy] = {name: remedy for theme in THEMES for name, remedy in theme.REMEDIES.items()}
+# Errors about names, files and syntax: without a fix, there is nothing to say about them.
+NOT_ABOUT_TENSORS = frozenset(
+    (
+        *("KeyError", "NameError", "UnboundLocalError", "SyntaxError", "IndentationError", "TabError"),
+        *("ImportError", "ModuleNotFoundError", "SystemExit", "KeyboardInterrupt"),
+        *("OSError", "FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError"),
+    )
+)
 NO_MISFIT = Misfit("")
 # What happens at an origin, for those kinds whose name does not say it.
 WORDS = {
@@ -50,6 +58,7 @@ TELLING = (
     OriginKind.NAN_PRODUCED,
     OriginKind.SIZE,
     OriginKind.FACT,
+    OriginKind.SOURCE,
     OriginKind.VALUES_PRODUCED,
     OriginKind.VALUE,
     OriginKind.ASSIGNED,
@@ -60,18 +69,24 @@ TELLING = (
 def find_advice(
     failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...], origins: tuple[Origin, ...]
 ) -> Advice | None:
-    """The most likely fix; where none is known, the line to look at. None if the program raised the error itself."""
+    """The most likely fix; where none is known, the line to look at.
+
+    None if the program raised the error itself, or the error is not about tensors.
+    """
     if isinstance(line.statement.expression.statement, ast.Raise | ast.Assert):
         return None
     situations = [Situation(failure, line, case, misfit, origins) for misfit in misfits or (NO_MISFIT,)]
     found = chain.from_iterable(map(_advice, situations))
-    return next(found, None) or _way_out(misfits) or _line_to_look_at(misfits, origins)
+    advice = next(found, None) or _way_out(misfits)
+    if advice is None and failure.error not in NOT_ABOUT_TENSORS:
+        return _line_to_look_at(misfits, origins)
+    return advice
 
 
 def _advice(situation: Situation) -> Iterator[Advice]:
     """The advice of each remedy that applies: at the origin of a size, for the check, for any failure."""
     own = [remedy for name, remedy in BY_CHECK.items() if name == situation.misfit.check]
-    for remedy in (size_at_its_origin, *own, nearest_name, setting_that_torch_names):
+    for remedy in (size_at_its_origin, *own, *BY_MESSAGE):
         advice = attempt(remedy, situation)
         if advice is not None:
             yield advice
@@ -93,7 +108,7 @@ def _line_to_look_at(misfits: tuple[Misfit, ...], origins: tuple[Origin, ...]) -
         return Advice(Certainty.UNKNOWN)
     origin = min(sites, key=lambda each: TELLING.index(each.kind))
     assert origin.site is not None
-    return Advice(Certainty.UNKNOWN, Fix(origin.site.file, origin.site.line), _what(origin))
+    return unknown(origin.site.file, origin.site.line, _what(origin))
 
 
 def _is_telling(origin: Origin, misfits: tuple[Misfit, ...]) -> bool:

@@ -14,8 +14,11 @@ from insitu.trace.advice import Fix
 from insitu.trace.explain.case import before_dot
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import Expression, columns, nodes_on_line, position_of, segment, tree_of
+from insitu.trace.explain.soundness import is_sound
 
 MOST_CODE = 160  # characters of a line that is shown as a fix
+# Expressions whose value is not a tensor: no method of a tensor can be called on them.
+CONTAINERS = (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,6 +59,8 @@ def statement_at(file: str, line: int) -> ast.stmt | None:
 def with_suffix(expression: Expression, node: ast.AST, suffix: str) -> Fix | None:
     """The line with a method called on an expression: `x` becomes `x.detach()`, `a + b` becomes `(a + b).detach()`."""
     text = segment(expression.file, node)
+    if isinstance(node, CONTAINERS):
+        return None
     if _is_in_brackets(expression.file, node):
         return _after_bracket(expression, node, suffix)
     return with_text(expression, node, f"{before_dot(text)}{suffix}")
@@ -122,9 +127,7 @@ def with_texts(expression: Expression, new: dict[ast.AST, str]) -> Fix | None:
 
 def new_line(file: str, line: int, code: str, action: str) -> Fix | None:
     """A new line before or after another one."""
-    if not _is_python(code):
-        return None
-    return Fix(file, line, code, action)
+    return _sound(Fix(file, line, code, action))
 
 
 def _change(file: str, node: ast.AST, text: str) -> TextChange:
@@ -140,15 +143,13 @@ def _fix(expression: Expression, line: int, changes: list[TextChange]) -> Fix | 
     for change in sorted(changes, key=attrgetter("start"), reverse=True):
         text = text[: change.start] + change.text + text[change.end :]
     code = text.strip()
-    is_whole = isinstance(statement, ast.stmt) and statement.lineno == statement.end_lineno
-    if len(code) > MOST_CODE or (is_whole and not _is_python(code)):
+    if len(code) > MOST_CODE:
         return None
-    return Fix(expression.file, line, code)
+    return _sound(Fix(expression.file, line, code))
 
 
-def _is_python(code: str) -> bool:
-    try:
-        ast.parse(code)
-    except SyntaxError:
-        return False
-    return True
+def _sound(fix: Fix) -> Fix | None:
+    """The fix, if the program can run with it."""
+    if is_sound(fix):
+        return fix
+    return None

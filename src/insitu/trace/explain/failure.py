@@ -74,6 +74,10 @@ class LiveTensors:
         """The recorded call whose result is this parameter: the first one."""
         return None
 
+    def users(self, tensor: TensorToken) -> list[int]:
+        """The recorded calls that took this tensor."""
+        return []
+
     def limits(self, tensor: TensorToken) -> tuple[float, float] | None:
         """The smallest and the largest value of a tensor, if it is alive and has not changed since."""
         return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import TensorFacts
-from insitu.trace.explain.case import Case, NamedOperand
+from insitu.trace.explain.case import Case, Limits, NamedOperand
 from insitu.trace.explain.explanation import Origin, OriginKind
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
@@ -54,6 +54,8 @@ def range_origins(failure: Failure, line: FailedLine, case: Case) -> Iterator[Or
         yield from _sliced(failure, line, operand, computed, limit)
         yield from _sliced_limit(failure, line, case, limit)
         for found in computed:
+            if _may_be_in_range(failure, found.at):
+                way = ""
             yield from _origins(failure, line, found, name, way)
             if is_made_by_loop(failure.history, found.at):
                 yield from operand_origins(failure, line, operand.name)
@@ -201,7 +203,7 @@ def _computed(failure: Failure, tensor: TensorToken, limit: int | None) -> Itera
         if at is None:
             return
         known = history.operation(at)
-        is_passing = known.is_move or known.base in BOUNDING
+        is_passing = known.is_move or known.base in BOUNDING or _writes_only_in_range(failure, at, limit)
         if not is_passing:
             token = _beyond(failure, at, limit)
         elif known.family == "join":
@@ -213,6 +215,33 @@ def _computed(failure: Failure, tensor: TensorToken, limit: int | None) -> Itera
         if not is_passing or earlier is None:
             yield ProducedValues(at, token if earlier is None else None)
         at, later = earlier, at
+
+
+def _limits_of_write(failure: Failure, at: int) -> Limits | None:
+    """The limits of what a call writes into a part of a tensor, if they can still be read."""
+    history = failure.history
+    stored = history.args(at)[-1]
+    if history.is_tensor(stored):
+        return failure.live.present_limits(stored)
+    number = history.plain(stored)
+    if isinstance(number, int | float):
+        return number, number
+    return None
+
+
+def _is_write(history: FailureHistory, at: int) -> bool:
+    return history.operation(at).base == "setitem"
+
+
+def _writes_only_in_range(failure: Failure, at: int, limit: int | None) -> bool:
+    """Whether all that a call writes is in range: then it did not bring what is out of range."""
+    limits = _limits_of_write(failure, at) if _is_write(failure.history, at) else None
+    return limits is not None and limit is not None and 0 <= limits[0] <= limits[1] <= limit
+
+
+def _may_be_in_range(failure: Failure, at: int) -> bool:
+    """Whether it is not known what a call writes: the other values of the tensor may be out of range instead."""
+    return _is_write(failure.history, at) and _limits_of_write(failure, at) is None
 
 
 def _joined(failure: Failure, at: int, limit: int | None, is_part: bool) -> TensorToken | None:

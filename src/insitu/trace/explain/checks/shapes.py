@@ -57,7 +57,7 @@ def view_of_strided(case: Case, match: re.Match[str], given: TensorFacts) -> Mis
 @CHECKS.add("view reshape", tensors="input")
 def number_of_elements(case: Case, given: TensorFacts) -> Misfit | None:
     """A view or a reshape to another number of elements."""
-    sizes, count = _requested_sizes(case), _element_count(given.shape)
+    sizes, count = requested_sizes(case), _element_count(given.shape)
     if count is None or not _are_valid(sizes):
         return None
     text = f"{_product(given.shape)} elements do not fit into"
@@ -104,14 +104,14 @@ def _open_index(count: int, sizes: Sequence[int]) -> int | None:
 
 def size_to_leave_open(case: Case) -> int | None:
     """The index of the size of a view or reshape that -1 would make fit."""
-    given, sizes = case.tensor(0, "input"), _requested_sizes(case)
+    given, sizes = case.tensor(0, "input"), requested_sizes(case)
     count = None if given is None else _element_count(given.shape)
     if count is None or -1 in sizes or not _are_valid(sizes):
         return None
     return _open_index(count, sizes)
 
 
-def _requested_sizes(case: Case) -> list[int]:
+def requested_sizes(case: Case) -> list[int]:
     """The sizes that a call asks for, as one argument or as several; empty if they are not all integers."""
     assert case.call is not None
     sizes = case.call.args[1:] or case.argument(1, "shape") or case.argument(1, "size", ())
@@ -136,7 +136,7 @@ def _times(sizes: Sequence[Any]) -> str:
 def expanded_dimension(case: Case, given: TensorFacts) -> Misfit | None:
     """An expansion of a dimension that is not 1."""
     other = case.tensor(1, "other")
-    sizes = _requested_sizes(case) if other is None else list(map(int, other.shape))
+    sizes = requested_sizes(case) if other is None else list(map(int, other.shape))
     rows = (case.row("input", given), ShapeRow("wanted", tuple(sizes)))
     if len(sizes) < len(given.shape):
         return Misfit(f"the tensor has {len(given.shape)} dimensions, the call asks for {len(sizes)}", rows)
@@ -178,7 +178,7 @@ def missing_dimension(shape: Shape, sizes: list[int]) -> int | None:
 @CHECKS.add("permute", tensors="input")
 def permuted_dimensions(case: Case, given: TensorFacts) -> Misfit | None:
     """A permutation of more or fewer dimensions than there are."""
-    order = _requested_sizes(case) or case.argument(1, "dims")
+    order = requested_sizes(case) or case.argument(1, "dims")
     if not isinstance(order, (list, tuple)) or len(order) == len(given.shape):
         return None
     text = f"the tensor has {len(given.shape)} dimensions, the order names {len(order)}"

@@ -77,14 +77,28 @@ def keyword(node: ast.AST, name: str) -> ast.keyword | None:
     return next((word for word in getattr(node, "keywords", ()) if word.arg == name), None)
 
 
-def with_keyword(part: SourcePart, name: str, value: str) -> Fix:
-    """The line with a keyword argument more, or with another value for it."""
+def with_keyword(part: SourcePart, name: str, value: str, index: int | None = None) -> Fix:
+    """The line with a keyword argument more, or with another value for it.
+
+    `index` is its place among the arguments of the function, where it may be given by its place.
+    """
     node, known = call_in(part), keyword(part.node, name)
     if known is not None:
         return part.inner(known.value).with_text(value)
+    require(ast.Starred not in map(type, node.args), None not in {word.arg for word in node.keywords})
+    places = _places(node)
+    if index is not None and index < len(places):
+        return part.inner(needed(places[index])).with_text(value)
     require(part.text.endswith(")"))
     comma = ", " if direct_arguments_count(node) else ""
     return part.with_text(f"{part.text[:-1].rstrip(', ')}{comma}{name}={value})")
+
+
+def _places(node: ast.Call) -> list[ast.expr | None]:
+    """The arguments of a call without a name, as a function counts them: the object of a method is the first."""
+    function = node.func
+    is_method = isinstance(function, ast.Attribute) and not _is_module(function.value)
+    return [*([None] * is_method), *node.args]
 
 
 def direct_arguments_count(node: ast.Call) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from insitu.trace.advice import Advice, Certainty, Fix, likely, possible
+from insitu.trace.advice import Advice, Fix, likely, possible, unknown
 from insitu.trace.dtype import dtype_named
 from insitu.trace.explain.case import NamedOperand, before_dot
 from insitu.trace.explain.checks import elements, layers
@@ -21,6 +21,7 @@ from insitu.trace.explain.remedies.call_parts import (
 )
 from insitu.trace.explain.remedies.situation import Remedies, Situation
 from insitu.trace.explain.remedies.source_part import NoAdvice, SourcePart, first_advice, needed, only, part_at, require
+from insitu.trace.explain.remedies.working_layers import has_worked
 
 REMEDIES = Remedies()
 # The method that converts to a dtype.
@@ -72,8 +73,11 @@ def _data_of_dtype(situation: Situation) -> Advice:
     operands = [operand for operand in situation.case.operands if operand.facts.dtype != "b8"]
     first = min(operands, key=elements.reluctance)
     other = next(operand for operand in operands if operand.facts.dtype != first.facts.dtype)
-    fix = _converted(_since(situation, first), other.facts.dtype)
-    return likely(fix, f"{other.label} may be of the wrong dtype instead")
+    part, dtype = _since(situation, first), other.facts.dtype
+    if isinstance(part.node, ast.Tuple):
+        fix = _converted(situation.on_line(first.name), dtype)
+        return possible(fix, f"{part.text} may hold other tensors that need the same")
+    return likely(_converted(part, dtype), f"{other.label} may be of the wrong dtype instead")
 
 
 @REMEDIES.add(elements.devices_differ)
@@ -174,10 +178,12 @@ def rows_of_table(situation: Situation) -> Advice:
     low, high = needed(situation.case.limits(lookup.indices))
     rows = int(table.shape[0])
     if (low, high) == (1, rows):
-        part = situation.source_of(situation.case.name_of(lookup.indices))
+        part = _first_count(situation, situation.case.name_of(lookup.indices))
         return likely(_one_less(part), f"the table may need {rows + 1} rows")
     require(high >= rows)
-    layer = situation.constructor(situation.case.name_of(table))
+    name = situation.case.name_of(table)
+    layer = situation.constructor(name)
+    require(not has_worked(situation, name, layer))
     count = argument(layer, NamedArgument(0, "num_embeddings", ("Embedding",)))
     fix = count.with_text(_larger(count, int(high) + 1 - rows))
     doubt = f"the indices may be wrong instead: they go up to {high:.0f}"
@@ -200,7 +206,16 @@ def targets_from_zero(situation: Situation) -> Advice:
     target, classes = needed(case.tensor(1, "target")), needed(case.tensor(0, "input")).shape[:2][-1]
     require(case.limits(target) == (1, classes))
     doubt = f"the scores may need {int(classes) + 1} classes"
-    return likely(_one_less(situation.source_of(case.name_of(target))), doubt)
+    return likely(_one_less(_first_count(situation, case.name_of(target))), doubt)
+
+
+def _first_count(situation: Situation, name: str) -> SourcePart:
+    """Where the source counts from one, `n + 1`; else where the value was made."""
+    sources = [each.site for each in situation.origins if (each.kind, each.name) == (OriginKind.SOURCE, name)]
+    counts = [site for site in filter(None, sources) if site.text.endswith(" + 1")]
+    if counts:
+        return part_at(counts[0])
+    return situation.source_of(name)
 
 
 def _one_less(part: SourcePart) -> Fix:
@@ -222,5 +237,5 @@ def index_to_look_at(situation: Situation) -> Advice:
     assert isinstance(node, ast.Subscript)
     require(not isinstance(node.slice, ast.Constant | ast.Tuple))
     index = needed(re.search(r"index (-?\d+) is out of bounds", situation.case.message))[1]
-    place = Fix(situation.site.file, situation.site.line)
-    return Advice(Certainty.UNKNOWN, place, f"{situation.part.text_of(node.slice)} is {index} there")
+    site = situation.site
+    return unknown(site.file, site.line, f"{situation.part.text_of(node.slice)} is {index} there")

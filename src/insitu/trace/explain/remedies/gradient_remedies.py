@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import replace
 
-from insitu.trace.advice import Advice, Fix, likely, possible
+from insitu.trace.advice import Advice, Certainty, Fix, likely, possible
 from insitu.trace.explain.bindings import LOOPS, nodes_around, nodes_of, scope_of
 from insitu.trace.explain.case import before_dot
 from insitu.trace.explain.checks import autograd
@@ -31,6 +31,7 @@ SYMBOLS: dict[type[ast.operator], str] = {
 }
 # Expressions that keep their meaning behind any operator.
 FIRM = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
+FROM_ARRAYS = ("from_numpy", "tensor", "as_tensor", "Tensor", "FloatTensor")
 ALIASES = "other names of the same tensor do not see the change then"
 
 
@@ -52,7 +53,21 @@ def _mean_of(part: SourcePart) -> Advice:
 def detached_array(situation: Situation) -> Advice:
     """Detach what becomes an array."""
     part = situation.on_line(situation.misfit.names[0])
-    return situation.certain(part, f"{before_dot(part.text)}.detach()", part.with_suffix(".detach()"))
+    fix = part.with_suffix(".detach()")
+    if _becomes_a_tensor_again(situation.part):
+        words = "compute with torch instead of NumPy: the array becomes a tensor again, which has no gradient then"
+        return Advice(Certainty.POSSIBLE, words=words)
+    return situation.certain(part, f"{before_dot(part.text)}.detach()", fix)
+
+
+def _becomes_a_tensor_again(part: SourcePart) -> bool:
+    """Whether an array, or the name that gets it, goes into a tensor in the same function."""
+    statement = part.expression.statement
+    names = {ast.unparse(target) for target in getattr(statement, "targets", ())}
+    scope = scope_of(needed(tree_of(part.file)), part.expression.position[0])
+    tensors = [node for node in nodes_of(scope, ast.Call) if called_name(node) in FROM_ARRAYS]
+    inside = [each for node in tensors for each in ast.walk(node)]
+    return part.node in inside or not names.isdisjoint(each.id for each in inside if isinstance(each, ast.Name))
 
 
 @REMEDIES.add(autograd.leaf_changed_in_place)
@@ -131,13 +146,28 @@ def _stacked(part: SourcePart) -> Advice:
 @REMEDIES.add(autograd.second_backward)
 def one_graph_for_each_backward(situation: Situation) -> Advice:
     """Keep the graph for a second backward pass of one step; else cut it where a tensor is carried to the next step."""
-    return first_advice(situation, _kept_graph, _computed_again, _detached_where_stored, _detached_later, _detached)
+    return first_advice(
+        situation, _other_optimizer, _kept_graph, _computed_again, _detached_where_stored, _detached_later, _detached
+    )
+
+
+def _other_optimizer(situation: Situation) -> Advice:
+    """The first backward pass is for another optimizer: it needs no gradient of what both losses read."""
+    freed, name = part_at(situation.origin(OriginKind.GRAPH_FREED).site), situation.origin(OriginKind.CARRIED).name
+    scope = scope_of(needed(tree_of(freed.file)), freed.expression.position[0])
+    steps = {ast.unparse(call.func) for call in nodes_of(scope, ast.Call) if called_name(call) == "step"}
+    require(len(steps) > 1, name.isidentifier(), situation.find_origin(OriginKind.READ_LATER))
+    loss = receiver(freed).text
+    made = only(each for each in nodes_of(scope, ast.Assign) if loss in map(ast.unparse, each.targets))
+    reads = [each for each in nodes_of(made.value, ast.Name) if each.id == name]
+    part = SourcePart(Expression(freed.file, made.value, made), only(reads))
+    return likely(part.with_suffix(".detach()"), f"{loss} may be meant to train what makes {name}, too")
 
 
 def _kept_graph(situation: Situation) -> Advice:
     freed = situation.origin(OriginKind.GRAPH_FREED)
     require(freed.site != situation.site)
-    fix = with_keyword(part_at(freed.site), "retain_graph", "True")
+    fix = with_keyword(part_at(freed.site), "retain_graph", "True", 2)
     return likely(fix, "one backward pass of the sum of both losses may do")
 
 
@@ -174,6 +204,7 @@ def _detached_where_stored(situation: Situation) -> Advice:
     statement = part.expression.statement
     require(isinstance(statement, ast.Assign), getattr(statement, "value", None) is part.node)
     require([ast.unparse(target) for target in getattr(statement, "targets", ())] == [carried.name])
+    require(carried.name != needed(situation.case.first).name)  # what is differentiated needs its graph
     return likely(part.with_suffix(".detach()"), CARRIED_DOUBT)
 
 
@@ -258,8 +289,8 @@ def _later_step(situation: Situation) -> Advice:
     step, site = needed(situation.case.update).step, situation.site
     origin = situation.origin(OriginKind.CHANGED_IN_PLACE)
     require(step, situation.is_in_function(origin))
-    doubt = f"the same call in line {needed(origin.site).line} must go; or run the forward pass again after it"
-    return possible(_line(site.file, site.line, step, "after"), doubt)
+    words = f"move {step} from line {needed(origin.site).line} behind line {site.line}"
+    return Advice(Certainty.POSSIBLE, words=words, doubt="the forward pass may be meant to run again after it")
 
 
 @REMEDIES.add(autograd.wrong_shape_of_gradient)

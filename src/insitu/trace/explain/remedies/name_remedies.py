@@ -7,15 +7,17 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from insitu.trace.advice import Advice, certain, likely, possible
-from insitu.trace.explain.bindings import nodes_of, scope_of
+from insitu.trace.advice import Advice, Certainty, certain, likely
+from insitu.trace.explain.bindings import nodes_around, nodes_of, scope_of
 from insitu.trace.explain.checks import unpacking
+from insitu.trace.explain.edits import new_line
 from insitu.trace.explain.expressions import Expression, tree_of
-from insitu.trace.explain.remedies.call_parts import with_keyword
+from insitu.trace.explain.remedies.call_parts import method_in, with_keyword
 from insitu.trace.explain.remedies.situation import Remedies, Situation
 from insitu.trace.explain.remedies.source_part import SourcePart, first_advice, needed, only, require
 
 REMEDIES = Remedies()
+RECURRENT = ("LSTM", "GRU", "RNN")
 NEARNESS = 0.75  # of two names, from 0 to 1, that may be one name and its misspelling
 NO_ATTRIBUTE = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 NO_NAME = re.compile(r"name '(\w+)' is not defined")
@@ -57,10 +59,10 @@ def one_name(situation: Situation) -> Advice:
     """Give one tensor one name."""
     first, *others = _names_in(situation)
     require(situation.misfit.rows)
-    fix = situation.part.with_text(first)
     if _are_read(situation, others):
-        return possible(fix, f"{', '.join(others)} has no value then")
-    return likely(fix, f"the tensor may lack a dimension: {first} is all of it")
+        words = f"give the value one name, {first}, and change what reads {', '.join(others)}"
+        return Advice(Certainty.POSSIBLE, words=words)
+    return likely(situation.part.with_text(first), f"the tensor may lack a dimension: {first} is all of it")
 
 
 def _are_read(situation: Situation, names: Iterable[str]) -> bool:
@@ -128,3 +130,59 @@ def setting_that_torch_names(situation: Situation) -> Advice:
     """The setting that the message of torch asks for, where it leaves no choice."""
     require("enforce_sorted=False" in situation.case.message)
     return certain(with_keyword(situation.part, "enforce_sorted", "False"))
+
+
+def constructor_first(situation: Situation) -> Advice:
+    """A module must call `super().__init__()` before it gets modules and parameters."""
+    require("before Module.__init__() call" in situation.case.message)
+    tree, line = needed(tree_of(situation.part.file)), situation.site.line
+    function = only(nodes_around(tree, line, ast.FunctionDef)[-1:])
+    require(function.name == "__init__")
+    calls = [node for node in nodes_of(function, ast.Call) if ast.unparse(node.func).endswith(".__init__")]
+    if calls:
+        words = f"move {ast.unparse(calls[0])} from line {calls[0].lineno} before line {line}"
+        return Advice(Certainty.CERTAIN, words=words)
+    first = next(each for each in function.body if not _is_docstring(each))
+    return certain(needed(new_line(situation.part.file, first.lineno, "super().__init__()", "before")))
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def first_of_results(situation: Situation) -> Advice:
+    """The output of a recurrent layer, without its states."""
+    require("must be Tensor, not tuple" in situation.case.message)
+    history = situation.failure.history
+    tensors = [each for each in situation.line.tensors() if each.name.endswith("[0]")]
+    first = needed(next(iter(tensors), None))
+    made = needed(history.on_line(history.producer(first.tensor)))
+    require(history.callee_facts(made).module_type in RECURRENT)
+    name = first.name.removesuffix("[0]")
+    return likely(situation.on_line(name).with_suffix("[0]"), "the last state may be meant instead of the output")
+
+
+def booleans_to_invert(situation: Situation) -> Advice:
+    """`~mask` of a mask of floats."""
+    require("operator.invert" in situation.case.message)
+    inverted = only(node for node in nodes_of(situation.part.node, ast.UnaryOp) if isinstance(node.op, ast.Invert))
+    return likely(situation.part.inner(inverted.operand).with_suffix(".bool()"), "1 - mask may be meant")
+
+
+def stacked_numbers(situation: Situation) -> Advice:
+    """`cat` of tensors without dimensions."""
+    require("zero-dimensional tensor" in situation.case.message)
+    function = situation.part.inner(method_in(situation.part, "cat", "concat"))
+    name = function.text.rpartition(".")[0]
+    return likely(function.with_text(f"{name}.stack"), "the tensors may be meant to have a dimension")
+
+
+# Remedies for failures that no check finds, by their messages.
+BY_MESSAGE = (
+    nearest_name,
+    setting_that_torch_names,
+    constructor_first,
+    first_of_results,
+    booleans_to_invert,
+    stacked_numbers,
+)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from itertools import permutations
 
-from insitu.trace.advice import Advice, Fix, likely, possible
+from insitu.trace.advice import Advice, Certainty, Fix, likely, possible
 from insitu.trace.explain.assignments import COMPREHENSIONS, assignment_sites
 from insitu.trace.explain.bindings import LOOPS, nodes_around, nodes_of, scope_of
 from insitu.trace.explain.case import before_dot
 from insitu.trace.explain.checks import joins, layers, shapes
-from insitu.trace.explain.explanation import ShapeRow
-from insitu.trace.explain.expressions import called_name, tree_of
+from insitu.trace.explain.edits import statement_at
+from insitu.trace.explain.explanation import OriginKind, ShapeRow
+from insitu.trace.explain.expressions import Expression, called_name, tree_of
 from insitu.trace.explain.remedies.call_parts import (
     NamedArgument,
     argument,
@@ -23,6 +24,7 @@ from insitu.trace.explain.remedies.call_parts import (
 )
 from insitu.trace.explain.remedies.situation import Remedies, Situation
 from insitu.trace.explain.remedies.source_part import SourcePart, first_advice, needed, only, part_at, require
+from insitu.trace.explain.remedies.working_layers import has_worked
 
 REMEDIES = Remedies()
 FEATURES = NamedArgument(0, "in_features", ("Linear",))
@@ -94,7 +96,9 @@ def _layer_of_channels(situation: Situation) -> Advice:
 
 def _layer_for(situation: Situation, which: NamedArgument, old: int | str, new: int | str) -> Advice:
     """The constructor of a layer with another size."""
-    layer = situation.constructor(situation.row("weight").name)
+    weight = situation.row("weight").name
+    layer = situation.constructor(weight)
+    require(not has_worked(situation, weight, layer))
     size = argument(layer, which)
     fix = size.with_text(_size(size, int(old), int(new)))
     if _is_repeated(layer):
@@ -123,7 +127,10 @@ def _is_repeated(part: SourcePart) -> bool:
 def channels_of_norm(situation: Situation) -> Advice:
     """Make the layer for the channels that it gets."""
     has = situation.row("input").shape[1]
-    count = argument(situation.constructor("running_mean"), NORM)
+    mean = next(each.name for each in situation.case.operands if each.name.endswith("running_mean"))
+    layer = situation.constructor(mean)
+    require(not has_worked(situation, mean, layer))
+    count = argument(layer, NORM)
     return likely(count.with_text(str(has)), f"the {has} channels may be wrong instead")
 
 
@@ -145,20 +152,43 @@ def state_of_batch(situation: Situation) -> Advice:
     """Make the state for the batch that comes."""
     wanted, given = layers.sizes_of_state(situation.case)
     index = only(index for index, pair in enumerate(zip(wanted, given, strict=True)) if pair[0] != pair[1])
+    if len(wanted) == 3 and index == 0:
+        return _state_of_layers(situation, wanted[0])
     part = only(part for part in situation.parts() if called_name(part.node) in FACTORIES)
     size = part.inner(sizes_in(part)[index])
-    return likely(size.with_text(_size_of(situation, size, wanted[index])), "the batch may be wrong instead")
+    return likely(size.with_text(_size_of(situation, size)), "the batch may be wrong instead")
 
 
-def _size_of(situation: Situation, part: SourcePart, wanted: int) -> str:
-    """A size in the names of the function at a place: of the tensor that it reads already, or of the input."""
+def _state_of_layers(situation: Situation, layers_and_directions: int) -> Advice:
+    """Make each state on a line for all layers and directions."""
+    site = needed(situation.origin(OriginKind.PRODUCED).site)
+    statement = needed(statement_at(site.file, site.line))
+    line = SourcePart(Expression(site.file, statement, statement), statement)
+    calls = [node for node in nodes_of(statement, ast.Call) if called_name(node) in FACTORIES]
+    sizes = [sizes_in(line.inner(node))[0] for node in calls]
+    old = only({line.text_of(size) for size in sizes})
+    require(old.isdecimal())
+    fix = line.with_texts(dict.fromkeys(sizes, str(layers_and_directions)))
+    return likely(fix, f"the layer may be meant to have {old} instead")
+
+
+def _size_of(situation: Situation, part: SourcePart) -> str:
+    """The size of the batch in the names at a place: of the tensor that it reads already, or of the input."""
     data = situation.row("input")
-    dimension = only(index for index, size in enumerate(data.shape) if size == wanted)
+    is_second = len(data.shape) == 3 and not situation.case.setting("batch_first")
+    dimension = int(is_second)
     owner, dot, _ = part.text.partition(".shape[")
     if dot:
         return f"{owner}.shape[{dimension}]"
-    require(data.name in {node.arg for node in nodes_of(_scope(part), ast.arg)})
+    is_argument = data.name in {node.arg for node in nodes_of(_scope(part), ast.arg)}
+    require(data.name.isidentifier(), is_argument or _is_in_loop_of(part, data.name))
     return f"{data.name}.shape[{dimension}]"
+
+
+def _is_in_loop_of(part: SourcePart, name: str) -> bool:
+    """Whether a loop around a part of the source gives a name its values."""
+    loops = nodes_around(_scope(part), part.expression.position[0], ast.For)
+    return any(name in map(ast.unparse, nodes_of(loop.target, ast.Name)) for loop in loops)
 
 
 @REMEDIES.add(layers.shape_of_attention_mask)
@@ -191,7 +221,7 @@ def classes_second(situation: Situation) -> Advice:
 @REMEDIES.add(joins.joined_shapes)
 def joined(situation: Situation) -> Advice:
     """Keep the dimension of the batch; else pad what has different lengths."""
-    return first_advice(situation, _kept_batch, _padded_batch)
+    return first_advice(situation, _kept_batch, _padded_batch, _expanded)
 
 
 def _kept_batch(situation: Situation) -> Advice:
@@ -200,6 +230,19 @@ def _kept_batch(situation: Situation) -> Advice:
     part = only(part for part in situation.parts() if part.text.endswith(".squeeze()"))
     fix = part.with_text(f"{part.text.removesuffix('.squeeze()')}.flatten(1)")
     return likely(fix, "another dimension than the first may be the one to keep")
+
+
+def _expanded(situation: Situation) -> Advice:
+    """Expand a tensor that is the same for the whole batch: a token of the class, in front of the others."""
+    rows = situation.misfit.rows
+    require(called_name(situation.part.node) == "cat", len(rows) == 2, situation.misfit.dimension is not None)
+    single = only(row for row in rows if row.shape[0] == 1)
+    other = only(row for row in rows if row is not single)
+    require(len(single.shape) == len(other.shape) > 1, other.name.isidentifier())
+    require(situation.misfit.dimension == -len(other.shape))
+    rest = ", -1" * (len(single.shape) - 1)
+    fix = situation.on_line(single.name).with_suffix(f".expand({other.name}.shape[0]{rest})")
+    return likely(fix, f"{single.name} may be meant to have a batch")
 
 
 def _padded_batch(situation: Situation) -> Advice:
@@ -218,10 +261,14 @@ def letters_in_order(situation: Situation) -> Advice:
     """Put the letters of a term in the one order that fits."""
     equation, rows = situation.part.inner(call_in(situation.part).args[0]), situation.misfit.rows
     require(isinstance(equation.node, ast.Constant))
-    row = next(row for row in rows if len(_orders(row, rows)) == 1)
+    wrong = [row for row in rows if len(_orders(row, rows)) == 1]
+    row = wrong[-1]  # torch takes the sizes of the first term for the letters of the others
     require(equation.text.count(row.role) == 1)
     fix = equation.with_text(equation.text.replace(row.role, _orders(row, rows)[0]))
-    return likely(fix, f"{row.name or 'the tensor'} may have the wrong order of dimensions instead")
+    doubt = f"{row.name or 'the tensor'} may have the wrong order of dimensions instead"
+    if len(wrong) > 1:
+        return possible(fix, f"the letters of {wrong[0].role} may be in the wrong order instead")
+    return likely(fix, doubt)
 
 
 def _orders(row: ShapeRow, rows: tuple[ShapeRow, ...]) -> list[str]:
@@ -242,12 +289,53 @@ def reshaped(situation: Situation) -> Advice:
     """`reshape` copies where `view` cannot."""
     function = situation.part.inner(method_in(situation.part, "view"))
     text = f"{function.text.removesuffix('view')}reshape"
+    name = _name_of_result(situation.part)
+    if name and _is_written_in_place(_scope(situation.part), name):
+        words = f"change the tensor itself: no view of it has this shape, and .reshape() makes {name} a copy"
+        return Advice(Certainty.POSSIBLE, words=words)
     return situation.certain(function, text, function.with_text(text))
+
+
+def _name_of_result(part: SourcePart) -> str:
+    """The name that gets the value of an expression."""
+    statement = part.expression.statement
+    if isinstance(statement, ast.Assign) and statement.value is part.node:
+        return ast.unparse(statement.targets[0])
+    return ""
+
+
+def _is_written_in_place(scope: ast.AST, name: str) -> bool:
+    """Whether a function writes into a tensor: `x[0] = 1`, `x += 1`, `x.add_(1)`, `f(x, out=x)`."""
+    stores = [node.value for node in nodes_of(scope, ast.Subscript) if isinstance(node.ctx, ast.Store)]
+    updates = [node.target for node in nodes_of(scope, ast.AugAssign)]
+    methods = [node.value for node in nodes_of(scope, ast.Attribute) if node.attr.endswith("_")]
+    return name in map(ast.unparse, (*stores, *updates, *methods))
 
 
 @REMEDIES.add(shapes.number_of_elements)
 def one_size_left_open(situation: Situation) -> Advice:
-    """Let torch compute the one size that would fit."""
+    """Name the number that does not divide another; else let torch compute the one size that would fit."""
+    return first_advice(situation, _indivisible, _open_size)
+
+
+def _indivisible(situation: Situation) -> Advice:
+    """`x.view(n, heads, C // heads)` where heads does not divide C."""
+    part, numbers = situation.part, shapes.requested_sizes(situation.case)
+    texts = list(map(part.text_of, sizes_in(part)))
+    division = only(node for node in sizes_in(part) if _is_floor_division(node))
+    name, count = part.text_of(division.left), part.text_of(division.right)  # type: ignore[attr-defined]
+    quotient, divisor = numbers[texts.index(f"{name} // {count}")], numbers[texts.index(count)]
+    wholes = {int(size) for size in situation.row("input").shape if int(size) // divisor == quotient}
+    whole = only(size for size in wholes if size % divisor)
+    words = f"choose {count} so that it divides {name}: {count} is {divisor}, {name} is {whole}"
+    return Advice(Certainty.POSSIBLE, words=words)
+
+
+def _is_floor_division(node: ast.expr) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv)
+
+
+def _open_size(situation: Situation) -> Advice:
     index = needed(shapes.size_to_leave_open(situation.case))
     method_in(situation.part)
     sizes = sizes_in(situation.part)
@@ -296,3 +384,25 @@ def index_with_dimension(situation: Situation) -> Advice:
     given, index = situation.row("input"), situation.row("index")
     require(len(given.shape) - len(index.shape) == 1)
     return likely(situation.on_line(index.name).with_suffix(".unsqueeze(-1)"), "the input may have one too many")
+
+
+@REMEDIES.add(shapes.loss_without_broadcasting)
+def target_of_scores(situation: Situation) -> Advice:
+    """Give the targets the shape of the scores, where only a dimension of 1 differs."""
+    given, target = situation.row("input"), situation.row("target")
+    if given.shape == (*target.shape, 1):
+        fix = situation.on_line(target.name).with_suffix(".unsqueeze(-1)")
+    else:
+        require(target.shape == (*given.shape, 1))
+        fix = situation.on_line(target.name).with_suffix(".squeeze(-1)")
+    return likely(fix, "the scores may have the wrong shape instead")
+
+
+@REMEDIES.add(shapes.broadcast_shapes, shapes.broadcast_sizes)
+def mask_with_dimension(situation: Situation) -> Advice:
+    """Add the dimension that a mask lacks."""
+    given, mask = situation.row("input"), situation.row("mask")
+    require(len(mask.shape) == len(given.shape) - 1)
+    dimension = needed(shapes.missing_dimension(mask.shape, list(map(int, given.shape))))
+    fix = situation.on_line(mask.name).with_suffix(f".unsqueeze({dimension})")
+    return likely(fix, "the mask may have the wrong sizes instead")

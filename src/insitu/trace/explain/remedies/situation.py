@@ -102,10 +102,17 @@ class Situation:
 
     def constructor(self, name: str) -> SourcePart:
         """The expression that made the layer of a parameter: as it was recorded, else as the source has it."""
-        try:
-            return self.producer(name)
-        except NoAdvice:
-            return self._written_constructor()
+        for find in (self.producer, self._recorded_constructor):
+            try:
+                return find(name)
+            except NoAdvice:
+                continue
+        return self._written_constructor()
+
+    def _recorded_constructor(self, name: str) -> SourcePart:
+        """The expression whose call made a parameter or a buffer."""
+        tensor = self.operand(name).tensor
+        return part_at(self.failure.history.site(self.failure.live.initializer(tensor)))
 
     def _written_constructor(self) -> SourcePart:
         """For `nn.Linear(2, 3)(x)` the inner call; for `self.layer(x)` the only assignment to it in its class."""
