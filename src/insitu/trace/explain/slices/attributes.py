@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from insitu.trace.explain.bindings import FUNCTIONS, nodes_of
 from insitu.trace.explain.expressions import called_name, last_name
+from insitu.trace.explain.slices.name_steps import given_point
 from insitu.trace.explain.slices.passed_arguments import CONSTRUCTOR, module_scope, scope_at, self_name
 from insitu.trace.explain.slices.points import CallScope, ClassPlace, Instance, Point, SourceSteps
 from insitu.trace.explain.slices.reaching import reaching_values, values_given
 from insitu.trace.explain.slices.source_callees import bases, class_of, results
-from insitu.trace.explain.slices.source_names import given_point
 from insitu.trace.explain.slices.user_file import imported_file, keyword_of, source_file
 from insitu.trace.explain.value_definitions import REGISTRATIONS
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from insitu.trace.explain.slices.attributes import behind_attribute
+from insitu.trace.explain.slices.name_steps import behind_name, may_be_same
 from insitu.trace.explain.slices.passed_arguments import self_name
 from insitu.trace.explain.slices.points import ANY, CallScope, Instance, Key, Keys, Point, SourceSteps
 from insitu.trace.explain.slices.reaching import constant_key
 from insitu.trace.explain.slices.source_callees import bases, class_of
 from insitu.trace.explain.slices.source_calls import behind_call, instance_items
-from insitu.trace.explain.slices.source_names import behind_name, may_be_same
 
 MOST_ENDS = 40  # expressions that are looked at behind one name
 MOST_KEYS = 6
