@@ -13,6 +13,7 @@ from insitu.trace.compare.input_causes import AGREE, InputCauses
 from insitu.trace.compare.ledger import NONE, Account, Link, Numbers, union
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.state import State
+from insitu.trace.compare.stops import returns_its_input
 from insitu.trace.diff import CauseKind
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.operation import Operation
@@ -60,7 +61,10 @@ def visit_call(state: State, pair: Pair, evidence: Evidence) -> None:
     """A pair of calls: what goes in, how they are made, what comes out."""
     call = pair.a[0].event
     assert type(call) is Call
-    inputs = state.lineage.inputs(pair, evidence.inputs)
+    is_echo = returns_its_input(pair.a[0]) and returns_its_input(pair.b[0])
+    inputs = state.lineage.inputs(pair, evidence.inputs, uses=not is_echo)
+    if is_echo:
+        state.ledger.used.add(pair.number)
     state.producers.add(pair)
     output = state.output(evidence, doubts=bool(inputs.causes))
     state.cuts.follow(pair, evidence)

@@ -190,6 +190,14 @@ def inputs(call: Call) -> tuple[TensorFacts, ...]:
     return found
 
 
+def returns_its_input(stop: Stop) -> bool:
+    """Whether a call returns the very tensor that it takes, as dropout does in evaluation: it makes no result."""
+    call = stop.event
+    if type(call) is not Call or len(call.inputs) != 1 or len(call.outputs) != 1:
+        return False
+    return call.inputs[0].id == call.outputs[0].id
+
+
 def _stop(event: Call | Variable, role: Role, path: str | None) -> Stop:
     if type(event) is Variable:
         own = ("variable", event.name if path is None else path)

@@ -10,6 +10,7 @@ from insitu.trace.compare.evidence import Comparison
 from insitu.trace.compare.ledger import NONE, Account, Link, Numbers, union
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.state import State
+from insitu.trace.compare.stops import returns_its_input
 from insitu.trace.event import Call, TensorFacts
 
 
@@ -45,10 +46,14 @@ def _link(state: State, pair: Pair) -> Link:
     """How the calls of a stretch hang together with what came before."""
     suspects: list[Pair] = []
     causes, drifters = NONE, frozenset((pair.number,))
+    is_echo = all(map(returns_its_input, pair.a + pair.b))
+    if is_echo:
+        state.ledger.used.add(pair.number)
     for side, calls in enumerate((pair.calls_a, pair.calls_b)):
         for facts, producer in state.producers.inputs(side, calls, pair):
             link = state.ledger.link(producer)
-            state.ledger.used.add(producer.number)
+            if not is_echo:
+                state.ledger.used.add(producer.number)
             drifters = union(drifters, link.drifters)
             if link.suspect is not None:
                 suspects.append(link.suspect)
