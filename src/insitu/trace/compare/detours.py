@@ -38,6 +38,22 @@ class DetourSearch:
             return None
         return Detours(tensors, a, b)
 
+    def have_lone_call(self, calls: Iterable[Call], side: int) -> bool:
+        """Whether the other run does not make one of several calls of one side."""
+        return any(call.id not in self._matched[side] for call in calls)
+
+    def are_beside(self, a: Call, b: Call) -> bool:
+        """Whether two calls belong together, are made with the same arguments, and differ in what they return."""
+        if a.id not in self._alike[0]:
+            return False
+        pairs = [pair for pair in self._pairs if pair.matched and pair.a[0].event is a]
+        return any(pair.b[0].event is b for pair in pairs)
+
+    @cached_property
+    def _matched(self) -> tuple[set[int], set[int]]:
+        """The calls that both runs make."""
+        return _matched_calls(self._pairs)
+
     @cached_property
     def _agreed(self) -> tuple[set[int], set[int]]:
         """The calls of either run whose output was found to be the same as that of the call beside it."""

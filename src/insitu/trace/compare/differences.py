@@ -82,18 +82,30 @@ class Findings:
 
     def _investigated(self, cause: Cause, pair: Pair) -> Cause:
         """A cause with what is known of its tensors, and with the calls since the last agreement of the runs."""
-        sighting = self._sightings.get(pair.number)
-        found = None
-        if sighting is not None and _has_other_form(pair, sighting):
-            found = self._investigation.detours(pair, self._leaving(pair, sighting))
+        found = self._detours(pair)
         if found is None or _explains_itself(cause, found):
             return replace(cause, relations=self._relations(pair))
+        if self._investigation.begin_alike(found):
+            return self._with_size(_output_cause(cause, found), found)
         relations = self._investigation.relations_of_detours(pair, found)
         calls_a, calls_b = _calls_since(pair.calls_a, found.a), _calls_since(pair.calls_b, found.b)
-        cause = replace(cause, a=found.a[0], b=found.b[0], calls_a=calls_a, calls_b=calls_b, relations=relations)
+        cause = replace(
+            cause, a=found.a[0], b=found.b[0], calls_a=calls_a, calls_b=calls_b, instead=(), relations=relations
+        )
         if pair.matched:
             cause = replace(cause, kind="calls", reason=replace(cause.reason, manner=SAME_MANNER, is_stretch=True))
         return self._with_size(cause, found)
+
+    def _detours(self, pair: Pair) -> Detours | None:
+        """The calls since the last agreement of the runs, if these make other calls at a cause."""
+        sighting = self._sightings.get(pair.number)
+        if sighting is None or sighting.kind in ("raised", "gradient") or _shifts_draws(pair, sighting):
+            return None
+        if _has_other_form(pair, sighting):
+            return self._investigation.detours(pair, self._leaving(pair, sighting))
+        if pair.matched:
+            return None
+        return self._investigation.detours_elsewhere(pair)
 
     def _with_size(self, cause: Cause, found: Detours) -> Cause:
         """A cause with the difference in the tensors that the runs compute by other calls."""
@@ -309,8 +321,6 @@ class Findings:
 
 def _has_other_form(pair: Pair, sighting: Sighting) -> bool:
     """Whether the runs make other calls at a cause, or tensors of another shape: then the cause can be elsewhere."""
-    if sighting.kind in ("raised", "gradient") or _shifts_draws(pair, sighting):
-        return False
     makes_other_calls = not pair.matched and bool(pair.a) and bool(pair.b)
     return makes_other_calls or sighting.closeness.measure == "shape"
 
@@ -319,6 +329,13 @@ def _explains_itself(cause: Cause, found: Detours) -> bool:
     """Whether another argument explains all: the runs differ from the first values on, such as random numbers."""
     beginnings = [operation(way[0].kind, way[0].name) for way in (found.a, found.b)]
     return cause.kind == "argument" and any(known.is_initial for known in beginnings)
+
+
+def _output_cause(cause: Cause, found: Detours) -> Cause:
+    """A cause that turns out to be a call of both runs: what goes in agrees, as far as is known."""
+    reason = replace(cause.reason, manner=SAME_MANNER, is_stretch=False)
+    a, b = found.a[0], found.b[0]
+    return replace(cause, kind="output", a=a, b=b, calls_a=(a,), calls_b=(b,), instead=(), reason=reason)
 
 
 def _calls_since(stretch: list[Call], way: tuple[Call, ...]) -> tuple[Call, ...]:

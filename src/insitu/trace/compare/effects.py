@@ -23,7 +23,7 @@ class Effects:
 
     def real_causes(self) -> list[int]:
         """The causes that have an effect, those whose effect reaches the results first."""
-        found = NONE.union(*[sighting.causes for sighting in self._ledger.sightings.values()])
+        found = NONE.union(*[sighting.causes for sighting in self._ledger.sightings.values()]) - self.library_draws
         has_effect = self._reaching | self._causes.inside
         causes = [number for number in found if number in has_effect or self._is_unexplained(number)]
         return sorted(causes, key=self._place)
@@ -79,6 +79,25 @@ class Effects:
         return self._ledger.accounts[number].manner.raises
 
     @cached_property
+    def library_draws(self) -> Numbers:
+        """The random numbers that library code draws for itself, as a loader does for its workers: nothing shows them.
+
+        Such a draw goes into no tensor of the program. Library code reads it as a number, and nothing else differs
+        because of it.
+        """
+        sightings = self._ledger.sightings
+        drawn = {number for number, sighting in sightings.items() if self._is_library_draw(number, sighting)}
+        for number, sighting in sightings.items() if drawn else ():
+            if number not in drawn and not _reads_in_library(self._pairs[number]):
+                drawn -= sighting.causes
+        return frozenset(drawn)
+
+    def _is_library_draw(self, number: int, sighting: Sighting) -> bool:
+        if sighting.kind != "random" or sighting.causes != {number}:
+            return False
+        return all(map(_is_in_library, self._pairs[number].a + self._pairs[number].b))
+
+    @cached_property
     def _reaching(self) -> Numbers:
         """The causes because of which something differs that no other call uses: what comes out of the run.
 
@@ -93,7 +112,8 @@ class Effects:
         differing = {number: link.beyond for number, link in ledger.links.items() if link.beyond}
         differing |= {number: sighting.causes for number, sighting in ledger.sightings.items()}
         ends = differing.keys() - ledger.used - ledger.agreed - self._idle_beginnings
-        return {number: differing[number] for number in sorted(ends)}
+        causes = {number: differing[number] - self.library_draws for number in sorted(ends)}
+        return {number: behind for number, behind in causes.items() if behind}
 
     @cached_property
     def _idle_beginnings(self) -> set[int]:
@@ -138,6 +158,25 @@ class Effects:
         if pair.matched and ledger.account(pair).manner.changes:
             return True
         return ledger.link(pair).suspect is pair and pair.number in ledger.used
+
+
+def _reads_in_library(pair: Pair) -> bool:
+    """Whether library code only reads a number out of a tensor."""
+    if any(call.outputs for call in pair.calls_a + pair.calls_b):
+        return False
+    return all(map(_is_in_library, pair.a + pair.b))
+
+
+def _is_in_library(stop: Stop) -> bool:
+    """Whether library code makes a call: the expression of the program at that place does not name it."""
+    call = stop.event
+    if type(call) is not Call or call.site is None:
+        return False
+    site = call.site
+    is_loop = site.text.lstrip().startswith("for ")  # it spans lines, and its first line asks for the next item
+    if site.start is None and not is_loop:
+        return False
+    return stop.operation.base not in site.text[site.start : site.end]
 
 
 def _makes_first_values(pair: Pair) -> bool:

@@ -40,7 +40,7 @@ class Investigation:
         sides: tuple[Side, Side],
         comparison: Comparison,
     ) -> None:
-        runs = traced_runs(pairs, sides, comparison)
+        runs = self._runs = traced_runs(pairs, sides, comparison)
         self._pairs, self._evidence, self._ledger = pairs, evidence, ledger
         self._comparison = comparison
         self._names = MakerNames(runs)
@@ -56,6 +56,36 @@ class Investigation:
         if tensors is None:
             return None
         return self._search.detours(tensors)
+
+    def detours_elsewhere(self, pair: Pair) -> Detours | None:
+        """The calls that lead to the first sure partners after calls of one run, if the other run has its own calls.
+
+        What stands beside the output of such calls can be a tensor of another meaning. None if these calls lead to
+        the difference, and the other run only lacks them.
+        """
+        tensors = next(self._partners(pair), None)
+        if tensors is None:
+            return None
+        found = self._search.detours(tensors)
+        if found is None:
+            return None
+        own, other = (found.a, found.b) if pair.a else (found.b, found.a)
+        lone = {call.id for call in pair.calls_a + pair.calls_b}
+        leads_there = any(call.id in lone for call in own)
+        if leads_there and not self._search.have_lone_call(other, side=1 if pair.a else 0):
+            return None
+        return found
+
+    def begin_alike(self, found: Detours) -> bool:
+        """Whether the ways to a difference begin with one call that both runs make."""
+        return self._search.are_beside(found.a[0], found.b[0])
+
+    def _partners(self, pair: Pair) -> Iterator[tuple[TensorFacts, TensorFacts]]:
+        """Inputs of later calls that differ because of a cause, where another input of the same calls agrees."""
+        for _, known in self._followers(pair):
+            agreeing = [tensor for tensor in known.inputs if tensor.closeness.same and is_telling(tensor.a)]
+            if agreeing and not known.manner.changes:
+                yield from [(tensor.a, tensor.b) for tensor in known.inputs if _differs_in_values(tensor)]
 
     def _first_comparable_input(self, pair: Pair) -> Leaving:
         """The first input of a later call that has one shape in both runs, and differs because of a cause."""
@@ -167,12 +197,18 @@ class Investigation:
         if len(differing) != 1 or len(known.inputs) < 2:
             return
         question = differing[0]
-        if question.a.shape != question.b.shape:
+        if question.a.shape != question.b.shape or not self._hold_same_numbers(question):
             return
         relation = Relation("input", question.subject, user=pair.calls_a[0])
         relation = self._names.with_order(relation, question.a, question.b)
         if relation.makers_b or relation.makers_a:
             yield relation
+
+    def _hold_same_numbers(self, question: TensorQuestion) -> bool:
+        """Whether two tensors hold the same numbers in another order, as far as is known."""
+        contents, tolerance = self._runs.b.contents, self._comparison.tolerance
+        one, other = contents.summary(question.a), contents.summary(question.b)
+        return one.is_telling and one.is_close(other, *tolerance.of(question.a.dtype, question.b.dtype))
 
     def _exchanged(self, pair: Pair, known: Evidence) -> Iterator[Relation]:
         """The inputs of a pair of calls that differ, and are what a has as another input."""

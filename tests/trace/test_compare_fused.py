@@ -1,0 +1,174 @@
+"""One run calls a fused function, the other computes the same by hand: only tensors that belong together have a size."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+import insitu
+from insitu.trace.diff import Diff
+
+WIDTH, HEADS = 32, 4
+RENAMES = {"proj": "o"}
+
+
+class Fused(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.proj = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).split(c, dim=2)
+        q = q.view(b, n, HEADS, c // HEADS).transpose(1, 2)
+        k = k.view(b, n, HEADS, c // HEADS).transpose(1, 2)
+        v = v.view(b, n, HEADS, c // HEADS).transpose(1, 2)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = y.transpose(1, 2).contiguous().view(b, n, c)
+        return x + self.proj(y)
+
+
+class ByHand(nn.Module):
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.fault = fault
+
+    def heads(self, t: Tensor) -> Tensor:
+        b, n, c = t.shape
+        return t.view(b, n, HEADS, c // HEADS).transpose(1, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, c = x.shape
+        q, k, v = self.heads(self.q(x)), self.heads(self.k(x)), self.heads(self.v(x))
+        size = c if self.fault == "scale" else c // HEADS
+        s = q @ k.transpose(-2, -1) * size**-0.5
+        mask = torch.ones(n, n, dtype=torch.bool).triu(1)
+        self.attended = s.masked_fill(mask, float("-inf")).softmax(-1) @ v
+        y = self.attended
+        if self.fault != "merge":
+            y = y.transpose(1, 2)
+        return x + self.o(y.reshape(b, n, c))
+
+
+def port(model: Fused, fault: str) -> ByHand:
+    other = ByHand(fault)
+    weights, biases = model.qkv.weight.data.split(WIDTH), model.qkv.bias.data.split(WIDTH)
+    for layer, weight, bias in zip((other.q, other.k, other.v), weights, biases, strict=True):
+        layer.weight.data, layer.bias.data = weight.clone(), bias.clone()
+    other.o.load_state_dict(model.proj.state_dict())
+    if fault == "transposed":
+        other.o.weight.data = other.o.weight.data.t().contiguous()
+    return other
+
+
+def compared(fault: str, keep: str) -> tuple[Diff, float]:
+    """The comparison, and how far the attention of b is from that of b without the fault."""
+    torch.manual_seed(0)
+    model = Fused()
+    for parameter in model.parameters():
+        parameter.data = torch.randn_like(parameter) * 0.2
+    other, right, x = port(model, fault), port(model, ""), torch.randn(2, 6, WIDTH)
+    with insitu.record(model, keep=keep) as a:
+        model(x)
+    with insitu.record(other, keep=keep) as b:
+        other(x)
+    right(x)
+    error = (other.attended - right.attended).norm() / right.attended.norm()
+    return insitu.compare(a, b, rename=RENAMES), error.item()
+
+
+def test_forgotten_transpose_after_attention_is_the_cause() -> None:
+    diff, _ = compared("merge", "values")
+    assert diff.first is not None and diff.first.a is not None and diff.first.b is not None
+    assert diff.first.b.name == "torch.Tensor.reshape"
+    assert "scaled_dot_product_attention" not in diff.first.a.name
+
+
+def test_size_of_another_scale_is_that_of_the_attention() -> None:
+    diff, error = compared("scale", "values")
+    assert diff.first is not None and diff.first.a is not None and diff.first.relative is not None
+    assert diff.first.a.name.endswith("scaled_dot_product_attention")
+    assert diff.first.relative.size == pytest.approx(error, rel=1e-3)
+    assert "arranged by" not in str(diff)
+
+
+def test_statistics_do_not_blame_attention_for_another_output_weight() -> None:
+    diff, _ = compared("transposed", "stats")
+    assert diff.first is not None and diff.first.a is not None and diff.first.kind == "output"
+    assert diff.first.a.name.endswith("linear") and "different calls" not in str(diff)
+
+
+def test_statistics_do_not_blame_the_weight_for_a_forgotten_transpose() -> None:
+    diff, _ = compared("merge", "stats")
+    assert diff.first is not None and "weight" not in diff.first.why
+    assert not diff.first.relations
+
+
+class Echoing(nn.Module):
+    """A difference within that the result hides, behind calls that return the tensor they take."""
+
+    def __init__(self, echo: nn.Module, approximate: str) -> None:
+        super().__init__()
+        self.a, self.act, self.echo, self.b = nn.Linear(8, 8), nn.GELU(approximate), echo, nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.echo(self.act(self.a(x))).contiguous().to(torch.float32)
+        return self.b(x * 100 + inner)
+
+
+@pytest.mark.parametrize("echo", [nn.Dropout(0.1), nn.Identity()], ids=["dropout", "identity"])
+def test_output_that_is_the_input_is_not_a_result(echo: nn.Module) -> None:
+    def run(approximate: str) -> insitu.Trace:
+        torch.manual_seed(0)
+        model = Echoing(echo, approximate).eval()
+        model.b.weight.data *= 1e-3
+        with insitu.record(model, keep="values") as trace:
+            model(torch.randn(3, 8))
+        return trace
+
+    diff = insitu.compare(run("none"), run("tanh"))
+    assert diff.passes and diff.agrees
+
+
+def test_dropout_at_the_end_does_not_hide_the_result() -> None:
+    def run(approximate: str) -> insitu.Trace:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 8), nn.GELU(approximate), nn.Dropout(0.1)).eval()
+        with insitu.record(model, keep="values") as trace:
+            model(torch.randn(3, 8))
+        return trace
+
+    diff = insitu.compare(run("none"), run("tanh"))
+    assert not diff.passes and diff.first is not None and diff.first.effect == "results"
+
+
+def loaded(scale: float = 1.0, *, shuffle: bool = False) -> insitu.Trace:
+    torch.seed()
+    with insitu.record(keep="values") as trace:
+        for batch in DataLoader(torch.arange(8.0), batch_size=2, shuffle=shuffle):  # type: ignore[arg-type]
+            (batch * scale).sum()
+    return trace
+
+
+def test_seed_that_a_loader_draws_for_itself_is_not_a_cause() -> None:
+    diff = insitu.compare(loaded(), loaded())
+    assert diff.passes and diff.agrees and not diff.causes
+
+
+def test_draw_of_a_loader_that_shuffles_is_a_cause() -> None:
+    diff = insitu.compare(loaded(shuffle=True), loaded(shuffle=True))
+    assert not diff.passes and diff.causes
+
+
+def test_draw_that_the_program_reads_is_a_cause() -> None:
+    def run() -> insitu.Trace:
+        torch.seed()
+        with insitu.record(keep="values") as trace:
+            torch.rand(()).item()
+        return trace
+
+    assert not insitu.compare(run(), run()).passes
