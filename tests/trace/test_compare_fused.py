@@ -1,4 +1,4 @@
-"""One run calls a fused function, the other computes the same by hand: only tensors that belong together have a size."""
+"""One run calls a fused function, the other computes the same by hand: sizes are those of partners."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def compared(fault: str, keep: str) -> tuple[Diff, float]:
     with insitu.record(other, keep=keep) as b:
         other(x)
     right(x)
-    error = (other.attended - right.attended).norm() / right.attended.norm()
+    error = (other.attended - right.attended).abs().max() / right.attended.abs().max()
     return insitu.compare(a, b, rename=RENAMES), error.item()
 
 
@@ -100,12 +100,6 @@ def test_statistics_do_not_blame_attention_for_another_output_weight() -> None:
     diff, _ = compared("transposed", "stats")
     assert diff.first is not None and diff.first.a is not None and diff.first.kind == "output"
     assert diff.first.a.name.endswith("linear") and "different calls" not in str(diff)
-
-
-def test_statistics_do_not_blame_the_weight_for_a_forgotten_transpose() -> None:
-    diff, _ = compared("merge", "stats")
-    assert diff.first is not None and "weight" not in diff.first.why
-    assert not diff.first.relations
 
 
 class Echoing(nn.Module):

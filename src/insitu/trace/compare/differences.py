@@ -105,7 +105,7 @@ class Findings:
             return self._investigation.detours(pair, self._leaving(pair, sighting))
         if pair.matched:
             return None
-        return self._investigation.detours_elsewhere(pair)
+        return self._investigation.detours_elsewhere(pair, self._leaving(pair, sighting))
 
     def _with_size(self, cause: Cause, found: Detours) -> Cause:
         """A cause with the difference in the tensors that the runs compute by other calls."""

@@ -57,12 +57,14 @@ class Investigation:
             return None
         return self._search.detours(tensors)
 
-    def detours_elsewhere(self, pair: Pair) -> Detours | None:
+    def detours_elsewhere(self, pair: Pair, leaving: Leaving) -> Detours | None:
         """The calls that lead to the first sure partners after calls of one run, if the other run has its own calls.
 
-        What stands beside the output of such calls can be a tensor of another meaning. None if these calls lead to
-        the difference, and the other run only lacks them.
+        The tensor beside the output of such calls can be one of another meaning. None if these calls lead to the
+        difference, and the other run only lacks them; or if both tensors hold the same numbers.
         """
+        if leaving is not None and self._hold_same_numbers(*leaving):
+            return None
         tensors = next(self._partners(pair), None)
         if tensors is None:
             return None
@@ -197,18 +199,18 @@ class Investigation:
         if len(differing) != 1 or len(known.inputs) < 2:
             return
         question = differing[0]
-        if question.a.shape != question.b.shape or not self._hold_same_numbers(question):
+        if question.a.shape != question.b.shape or not self._hold_same_numbers(question.a, question.b):
             return
         relation = Relation("input", question.subject, user=pair.calls_a[0])
         relation = self._names.with_order(relation, question.a, question.b)
         if relation.makers_b or relation.makers_a:
             yield relation
 
-    def _hold_same_numbers(self, question: TensorQuestion) -> bool:
+    def _hold_same_numbers(self, a: TensorFacts, b: TensorFacts) -> bool:
         """Whether two tensors hold the same numbers in another order, as far as is known."""
         contents, tolerance = self._runs.b.contents, self._comparison.tolerance
-        one, other = contents.summary(question.a), contents.summary(question.b)
-        return one.is_telling and one.is_close(other, *tolerance.of(question.a.dtype, question.b.dtype))
+        one, other = contents.summary(a), contents.summary(b)
+        return one.is_telling and one.is_close(other, *tolerance.of(a.dtype, b.dtype))
 
     def _exchanged(self, pair: Pair, known: Evidence) -> Iterator[Relation]:
         """The inputs of a pair of calls that differ, and are what a has as another input."""

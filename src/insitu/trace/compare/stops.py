@@ -195,7 +195,8 @@ def returns_its_input(stop: Stop) -> bool:
     call = stop.event
     if type(call) is not Call or len(call.inputs) != 1 or len(call.outputs) != 1:
         return False
-    return call.inputs[0].id == call.outputs[0].id
+    taken, returned = call.inputs[0], call.outputs[0]
+    return taken.id == returned.id and taken.producer == returned.producer != call.id
 
 
 def _stop(event: Call | Variable, role: Role, path: str | None) -> Stop:
