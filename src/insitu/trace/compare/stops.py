@@ -196,7 +196,8 @@ def returns_its_input(stop: Stop) -> bool:
     if type(call) is not Call or len(call.inputs) != 1 or len(call.outputs) != 1:
         return False
     taken, returned = call.inputs[0], call.outputs[0]
-    return taken.id == returned.id and taken.producer == returned.producer != call.id
+    is_same_tensor = taken.id == returned.id and taken.producer == returned.producer != call.id
+    return is_same_tensor and (taken.shape, taken.dtype) == (returned.shape, returned.dtype)
 
 
 def _stop(event: Call | Variable, role: Role, path: str | None) -> Stop:

@@ -8,7 +8,7 @@ const NEARLY_ALL = 0.95;
 const MOST_SAMPLED = 20_000; // tensors by which the axis is chosen
 const MOST_DRAWN = 400; // calls of a folded row whose histograms are added up
 const SPARK_HEIGHT = 16;
-const MOST_AXIS_DIGITS = 4; // of a number at an end of the axis, so that the head of the column has room for three
+const MOST_AXIS_DIGITS = 5; // of a number at an end of the axis, so that the head of the column has room for three
 
 /** An axis for numbers of all sizes and both signs: straight near zero, logarithmic beyond, zero in the middle. */
 class SymlogAxis {
