@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import gc
+import linecache
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.failing import Program
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,6 +42,15 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    """Runs a text as the file model.py and gives its names."""
+    from tests.failing import names_of  # it imports insitu, which most tests of plain data do without
+
+    yield partial(names_of, tmp_path)
+    linecache.clearcache()
 
 
 @pytest.fixture(autouse=True)

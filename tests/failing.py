@@ -54,6 +54,11 @@ def note_of(error: BaseException) -> str:
     return str(note)
 
 
+def explained(program: Program, text: str) -> str:
+    """What the note of a failing program says, with one space between words."""
+    return " ".join(note_of(recorded(program(text)["run"])).split())
+
+
 ATTENTION = """
     import torch
     from torch import nn

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import linecache
 import sys
-from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import torch
-from tests.failing import ATTENTION, EXPLAINED, Program, caught, failure, names_of, note_of, recorded
+from tests.failing import ATTENTION, EXPLAINED, Program, caught, failure, note_of, recorded
 
 import insitu
 from insitu.errors import SubjectError
 from insitu.verbs.explain import explain
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Iterator[Program]:
-    """Runs a text as the file model.py and gives its names."""
-    yield partial(names_of, tmp_path)
-    linecache.clearcache()
 
 
 @pytest.mark.parametrize("level", ["functions", "aten"])

@@ -2,24 +2,8 @@
 
 from __future__ import annotations
 
-import linecache
-from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
-
 import pytest
-from tests.failing import Program, names_of, note_of, recorded
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Iterator[Program]:
-    yield partial(names_of, tmp_path)
-    linecache.clearcache()
-
-
-def explained(program: Program, text: str) -> str:
-    """What the note of a failing program says, with one space between words."""
-    return " ".join(note_of(recorded(program(text)["run"])).split())
+from tests.failing import Program, explained
 
 
 def test_size_is_followed_through_views_layers_and_functions(program: Program) -> None:

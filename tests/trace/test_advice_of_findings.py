@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,13 +12,6 @@ import insitu
 from insitu.trace.advice import Advice
 from insitu.trace.advice_of_findings import advice_of
 from insitu.trace.findings import FrozenParameters, NonFiniteResult, StaleGradients
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Iterator[Program]:
-    """Runs a text as the file model.py and gives its names."""
-    yield partial(names_of, tmp_path)
-    linecache.clearcache()
 
 
 def advice_on(program: Program, line: str) -> Advice | None:

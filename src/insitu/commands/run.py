@@ -118,7 +118,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "write the last steps to crash.h5 if the program ends badly",
     )
     parser.add_argument(
-        *("--last",),
+        "--last",
         type=_steps_number,
         metavar="N",
         help="with --guard: write the last N steps (default: 20) if the program ends badly; 0 keeps none",
@@ -127,7 +127,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--crash", metavar="FILE", help="with --guard: where the last steps are written (default: crash.h5)"
     )
     parser.add_argument(
-        *("--watchdog",),
+        "--watchdog",
         type=float,
         metavar="SECONDS",
         help="with --guard: write them, with the stacks of all threads, after so many seconds without a step",
@@ -317,22 +317,28 @@ def _steps_number(text: str) -> int:
     return int(text)
 
 
+FLIGHT_OPTIONS = ("last", "crash", "watchdog")
+
+
 def _check_flight(options: argparse.Namespace) -> None:
     """Check the options of the flight recorder, which is a part of the guard."""
-    for name in ("last", "crash", "watchdog"):
-        if options.guard is None and getattr(options, name) is not None:
-            raise ChoiceError(f"--{name} is an option of the guard: add --guard")
-    if options.last == 0 and (options.crash is not None or options.watchdog is not None):
+    options.flight = None
+    asked = [name for name in FLIGHT_OPTIONS if getattr(options, name) is not None]
+    if options.guard is None:
+        if asked:
+            raise ChoiceError(f"--{asked[0]} is an option of the guard: add --guard")
+        return
+    if options.last != 0:
+        options.flight = _flight_options(options, is_asked=bool(asked))
+    elif asked != ["last"]:
         raise ChoiceError("--last 0 keeps no steps, and --crash and --watchdog write them: leave one of them out")
-    options.flight = _flight_options(options) if options.guard is not None and options.last != 0 else None
 
 
-def _flight_options(options: argparse.Namespace) -> FlightOptions | None:
-    """What is kept of the last steps; nothing if no file is asked for, and none can be written here."""
+def _flight_options(options: argparse.Namespace, *, is_asked: bool) -> FlightOptions | None:
+    """What is kept of the last steps; nothing if nobody asked for a file, and none can be written here."""
     from insitu.session.flight_options import LAST, flight_options
 
-    last = LAST if options.last is None else options.last
-    is_asked = options.last is not None or options.crash is not None or options.watchdog is not None
+    last = options.last or LAST
     try:
         return flight_options(None, last=last, to=options.crash, values=(), watchdog=options.watchdog, memory=None)
     except StoreError as error:

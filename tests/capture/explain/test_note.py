@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import io
-import linecache
 import logging
 import os
 import pickle
@@ -15,27 +14,19 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tests.failing import ATTENTION, EXPLAINED, Program, caught, failure, names_of, note_of, recorded
+from tests.failing import ATTENTION, EXPLAINED, Program, caught, failure, note_of, recorded
 
 import insitu
 from insitu.capture.explain import build_failure
 from insitu.capture.explain.note import UNREAD, LazyNote
 from insitu.capture.live import CLEAR_AT
 from insitu.capture.nestings import Nestings
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Iterator[Program]:
-    """Runs a text as the file model.py and gives its names."""
-    yield partial(names_of, tmp_path)
-    linecache.clearcache()
 
 
 def test_explanation_is_made_when_the_note_is_read(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:

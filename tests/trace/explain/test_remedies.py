@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import linecache
-from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
-
 import pytest
-from tests.failing import Program, failure, names_of, recorded
+from tests.failing import Program, failure, recorded
 
 import insitu
 from insitu.trace.advice import Advice, Certainty
 from insitu.trace.explain.explanation import Explanation
 from insitu.trace.explain.explanation_data import explanation_of, plain_explanation
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Iterator[Program]:
-    """Runs a text as the file model.py and gives its names."""
-    yield partial(names_of, tmp_path)
-    linecache.clearcache()
 
 
 def advice_on(program: Program, text: str) -> Advice:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,13 +11,6 @@ import insitu
 from insitu.trace.advice import Advice, Certainty
 
 HEAD = "import numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Iterator[Program]:
-    """Runs a text as the file model.py and gives its names."""
-    yield partial(names_of, tmp_path)
-    linecache.clearcache()
 
 
 def advice_on(program: Program, text: str) -> Advice | None:
