@@ -78,15 +78,24 @@ class Sending:
         """Send that this was the last one; give what rank 0 has not taken and will not take."""
         try:
             if not self._is_lost:
-                self._mail.say(f"left/{self._rank}")
-            if not self._is_lost and not self._is_awaited():
-                back = [local for number, _, local in self._unread if local and self._mail.take(self._rank, number)]
-                self._kept = back + self._kept
-                if back:  # else it has ended just now, after it took all
-                    self._tell("rank 0 does not trace, or has ended before")
+                self._leave()
         except Exception as error:
             self._lose(error)
         yield from (merge({self._rank: local}) for local in self._kept if local)
+
+    def _leave(self) -> None:
+        """Say that nothing more comes, and take back what rank 0 will not take.
+
+        Rank 0 waits for that word, and its process may end once it has heard it: what is asked is asked before.
+        """
+        is_awaited = self._is_awaited()
+        self._mail.say(f"left/{self._rank}")
+        if is_awaited:  # rank 0 looks once more after it says that it has ended
+            return
+        back = [local for number, _, local in self._unread if local and self._mail.take(self._rank, number)]
+        self._kept = back + self._kept
+        if back:  # else it has ended just now, after it took all
+            self._tell("rank 0 does not trace, or has ended before")
 
     def _is_awaited(self) -> bool:
         """Whether rank 0 has entered and not yet ended."""

@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from tensortrace import ModelTracer, TracedModel
+from tensortrace.mail import Mail
 
 SEED = Path(__file__).parents[1] / "seeds" / "003.txt"
 rank, world = int(sys.argv[1]), int(sys.argv[2])
@@ -196,9 +197,21 @@ def not_in_rank_0():
     return found
 
 
+def rest_after(method):
+    """A method after which this rank rests, long enough for rank 0 to end its process."""
+
+    def slow(*args):
+        method(*args)
+        time.sleep(0.5)
+
+    return slow
+
+
 def wrapped_and_gone():
-    """The tracer gets the DDP model, and the process group ends inside the block: rank 1 is no rank 0 by that."""
+    """The tracer gets the DDP model, and the process group ends inside the block: rank 1 does not become rank 0."""
     calls = []
+    if rank == 1:
+        Mail.say = rest_after(Mail.say)
     model = DistributedDataParallel(nn.Linear(20, 2))
     group = dist.group.WORLD
     with ModelTracer(
