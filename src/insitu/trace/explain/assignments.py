@@ -107,17 +107,6 @@ def _result_of(tree: ast.AST, name: str) -> ast.Return | None:
     return only_return(function)
 
 
-def function_result(tree: ast.AST, value: ast.expr) -> ast.Return | None:
-    """The only `return` of the function, or of the method of `self`, of the same file that an expression calls."""
-    value = getattr(value, "elt", value)  # of a comprehension: what makes one item
-    if not isinstance(value, ast.Call):
-        return None
-    function = value.func
-    is_own_method = isinstance(function, ast.Attribute) and ast.unparse(function.value) == "self"
-    name = getattr(function, "attr" if is_own_method else "id", "")
-    return _result_of(tree, name)
-
-
 def _site(file: str, node: ast.stmt, value: ast.expr) -> ExpressionSite:
     shown = node if isinstance(node, ast.AugAssign) else value
     return ExpressionSite(file, node.lineno, "", segment(file, shown))

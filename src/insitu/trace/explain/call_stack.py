@@ -1,4 +1,4 @@
-"""The user's frames around a recorded call, and the argument that a frame passed to the function inside of it."""
+"""The user's frames around a recorded call, and whether one of them calls the function of the next."""
 
 from __future__ import annotations
 
@@ -62,23 +62,6 @@ def stack_at(failure: Failure, at: int | None) -> Stack:
     return (*inner, *stack_of(failure.history, failure.at))
 
 
-def passed_argument(history: FailureHistory, stack: Stack, name: str) -> ast.expr | None:
-    """The expression that the caller of the innermost frame passed for one of its parameters; None if that is not sure.
-
-    Torch may call the function in between (`checkpoint(block, x)`, `map`): then the expression is that of another call.
-    """
-    if len(stack) < 2:
-        return None
-    inner, caller = stack[:2]
-    function, node = function_of(inner), caller.expression.node
-    if function is None or not isinstance(node, ast.Call) or not is_call_of(history, caller, inner, node):
-        return None
-    for word in node.keywords:
-        if word.arg == name:
-            return word.value
-    return _by_index(function, node, name)
-
-
 def function_of(frame: StackFrame) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The definition of the function that a frame runs."""
     scope = scope_of(source_tree(frame.file), frame.line)
@@ -96,18 +79,3 @@ def is_call_of(history: FailureHistory, caller: StackFrame, inner: StackFrame, n
     if name == CONSTRUCTOR:
         return bool(inner.code.co_qualname.split(".")[-2:-1] == [written])
     return name in (written, "__call__")
-
-
-def _by_index(function: ast.FunctionDef | ast.AsyncFunctionDef, node: ast.Call, name: str) -> ast.expr | None:
-    """The argument at the place of a parameter."""
-    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
-    if names[:1] in (["self"], ["cls"]):
-        names = names[1:]
-    if name not in names:
-        return None
-    place = names.index(name)
-    before = node.args[: place + 1]
-    has_star = any(isinstance(each, ast.Starred) for each in before)
-    if has_star or len(before) <= place:
-        return None
-    return before[place]

@@ -13,8 +13,9 @@ from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.messages import WRONG_ORDER
-from insitu.trace.explain.python_values import NameReading, readings_behind
+from insitu.trace.explain.python_values import readings_behind
 from insitu.trace.explain.range_origins import MOST_STEPS
+from insitu.trace.explain.slices.points import Point
 from insitu.trace.explain.value_origins import argument_nodes, value_origins
 
 NAME = "the order"
@@ -54,12 +55,12 @@ def _tensor_order(history: FailureHistory, tensor: TensorToken) -> Iterator[Orig
         at = history.producer(source) if source is not None else None
 
 
-def _python_order(reading: NameReading) -> Iterator[Origin]:
+def _python_order(reading: Point) -> Iterator[Origin]:
     """The calls in the function around a name that put it in order: `batch.sort()`, `sorted(batch)`."""
-    file = reading.frame.file
-    scope, name = scope_of(source_tree(file), reading.line), ast.unparse(reading.node)
+    file, line = reading.scope.file, reading.node.lineno
+    scope, name = scope_of(source_tree(file), line), ast.unparse(reading.node)
     for node in own_nodes(scope):
-        if isinstance(node, ast.Call) and _orders(node, name) and node.lineno <= reading.line:
+        if isinstance(node, ast.Call) and _orders(node, name) and node.lineno <= line:
             yield Origin(OriginKind.VALUE, ExpressionSite(file, node.lineno, "", segment(file, node)), NAME)
 
 

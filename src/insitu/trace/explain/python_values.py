@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
-from insitu.trace.explain.assignments import COMPREHENSIONS, function_result
-from insitu.trace.explain.bindings import scope_of, single_targets
-from insitu.trace.explain.call_stack import Stack, StackFrame, passed_argument
+from insitu.trace.explain.assignments import COMPREHENSIONS
+from insitu.trace.explain.bindings import only_one, scope_of, single_targets
+from insitu.trace.explain.call_stack import Stack
 from insitu.trace.explain.explanation import ExpressionSite
-from insitu.trace.explain.expressions import segment, source_tree
+from insitu.trace.explain.expressions import source_tree
 from insitu.trace.explain.failure_history import FailureHistory
-from insitu.trace.explain.loop_items import loop_item, sample
+from insitu.trace.explain.slice_starts import stack_scope
+from insitu.trace.explain.slices.passed_arguments import passed_argument, passed_by_library, scope_at
+from insitu.trace.explain.slices.points import ANY, CallScope, Point
+from insitu.trace.explain.slices.reaching import keys_in
+from insitu.trace.explain.slices.resolver import Resolver
+from insitu.trace.explain.slices.source_callees import callees
+from insitu.trace.explain.slices.source_calls import result_points
 from insitu.trace.explain.value_definitions import Parameter, ValueDefinition, definition_of, filling_of
 
 MOST_STEPS = 12
@@ -39,26 +45,12 @@ class NamedSite:
 
 
 @dataclass(slots=True, frozen=True)
-class NameReading:
-    """An expression that a frame reads on a line; the frames around it are the rest of the stack."""
-
-    stack: Stack
-    line: int
-    node: ast.expr
-
-    @property
-    def frame(self) -> StackFrame:
-        """The frame that reads the expression."""
-        return self.stack[0]
-
-
-@dataclass(slots=True, frozen=True)
 class ValueStep:
     """A statement that computed a name, and the names that it read; a part of a statement has no site of its own."""
 
     name: str
     site: ExpressionSite | None
-    behind: tuple[NameReading, ...] = ()
+    behind: tuple[Point, ...] = ()
 
 
 def value_sites(history: FailureHistory, stack: Stack, node: ast.expr) -> Iterator[NamedSite]:
@@ -70,7 +62,7 @@ def value_sites(history: FailureHistory, stack: Stack, node: ast.expr) -> Iterat
             yield NamedSite(step.name, step.site)
 
 
-def readings_behind(history: FailureHistory, stack: Stack, node: ast.expr) -> Iterator[NameReading]:
+def readings_behind(history: FailureHistory, stack: Stack, node: ast.expr) -> Iterator[Point]:
     """The names that an expression of the innermost frame was computed from, as they are read on the way."""
     for step in _walk(history, stack, node):
         yield from step.behind
@@ -78,13 +70,15 @@ def readings_behind(history: FailureHistory, stack: Stack, node: ast.expr) -> It
 
 def _walk(history: FailureHistory, stack: Stack, node: ast.expr) -> Iterator[ValueStep]:
     """The statements behind an expression. A level is a statement that computes; the next has those for its names."""
-    if not stack:
+    scope = stack_scope(history, stack)
+    if scope is None:
         return
-    waiting = [NameReading(stack, stack[0].line, name) for name in names_read(node)]
+    resolver = Resolver()
+    waiting = _readings(Point(scope, node))
     for _ in range(LEVELS):
-        found = list(chain.from_iterable(_steps(history, reading, MOST_STEPS) for reading in waiting))
+        found = list(chain.from_iterable(_steps(resolver, reading, MOST_STEPS) for reading in waiting))
         yield from found
-        waiting = list(chain.from_iterable(step.behind for step in found))
+        waiting = tuple(chain.from_iterable(step.behind for step in found))
 
 
 def names_read(node: ast.AST) -> list[ast.expr]:
@@ -170,112 +164,111 @@ def _comprehension_names(node: ast.AST) -> set[str]:
     return found
 
 
-def _steps(history: FailureHistory, reading: NameReading, most: int) -> Iterator[ValueStep]:
+def _steps(resolver: Resolver, reading: Point, most: int) -> Iterator[ValueStep]:
     """The statements that computed one name."""
-    tree = source_tree(reading.frame.file)
-    name = ast.unparse(reading.node)
     if not most:
         return
+    name = ast.unparse(reading.node)
     if isinstance(reading.node, ast.Call):
-        yield from _result_steps(history, reading, ast.unparse(reading.node.func), most)
+        yield from _result_steps(resolver, reading, ast.unparse(reading.node.func), most)
         return
-    found = definition_of(tree, reading.line, name)
+    found = definition_of(source_tree(reading.scope.file), reading.node.lineno, name)
     if isinstance(found, Parameter):
-        yield from _argument_steps(history, reading, name, most)
+        yield from _argument_steps(resolver, reading, name, most)
     elif found is not None:
-        yield from _definition_steps(history, reading, name, found, most)
+        yield from _definition_steps(resolver, reading, name, found, most)
 
 
-def _argument_steps(history: FailureHistory, reading: NameReading, name: str, most: int) -> Iterator[ValueStep]:
+def _argument_steps(resolver: Resolver, reading: Point, name: str, most: int) -> Iterator[ValueStep]:
     """Where the argument for a parameter was computed; the call itself if the argument is an expression."""
-    argument = passed_argument(history, reading.stack, name)
+    argument = passed_argument(reading.scope, name)
     if argument is None:
-        yield from _sample_steps(history, reading, name)
-        return
-    if _says_little(argument):
-        return
-    caller = NameReading(reading.stack[1:], argument.lineno, argument)
-    repeated = repeated_value(argument)
+        yield from _sample_steps(resolver, reading, name)
+    elif not _says_little(argument.node):
+        yield from _computing_steps(resolver, argument, name, most)
+
+
+def _computing_steps(resolver: Resolver, point: Point, name: str, most: int) -> Iterator[ValueStep]:
+    """An expression that gave a name its value; if it only repeats another value, the statements behind that."""
+    repeated = repeated_value(point.node)
     if repeated is not None:
-        yield from _steps(history, NameReading(caller.stack, caller.line, repeated), most - 1)
+        yield from _steps(resolver, point.part(repeated), most - 1)
         return
-    file = caller.frame.file
-    site = ExpressionSite(file, argument.lineno, "", segment(file, argument))
-    yield ValueStep(name, site, _readings(caller, argument))
+    yield ValueStep(name, replace(point.site, function=""), _readings(point))
 
 
-def _sample_steps(history: FailureHistory, reading: NameReading, name: str) -> Iterator[ValueStep]:
-    """The samples that a collate function got: what the dataset returns."""
-    file = reading.frame.file
-    if len(reading.stack) < 2:
+def _sample_steps(resolver: Resolver, reading: Point, name: str) -> Iterator[ValueStep]:
+    """What a library passes to a function of the user: the samples of a dataset, or the items of `map`."""
+    passed = only_one(passed_by_library(reading.scope, name))
+    if passed is None:
         return
-    around = NameReading(reading.stack[1:], reading.stack[1].line, reading.node)
-    item = sample(source_tree(file), reading.frame.code.co_name, lambda node: _meaning(history, around, node))
+    if not passed.keys:  # a dataset; `map` passes one item at a time
+        passed = passed.at(passed.node, ANY)
+    item = _result_behind(resolver, passed)
     if item is not None:
-        inside = NameReading(reading.stack[:1], item.lineno, item)
-        yield ValueStep(name, ExpressionSite(file, item.lineno, "", segment(file, item)), _readings(inside, item))
+        yield ValueStep(name, replace(item.site, function=""), _readings(item))
 
 
 def _definition_steps(
-    history: FailureHistory, reading: NameReading, name: str, found: ValueDefinition, most: int
+    resolver: Resolver, reading: Point, name: str, found: ValueDefinition, most: int
 ) -> Iterator[ValueStep]:
     """The statement that gave a name its value, or the one behind it that computed the value."""
-    here, site = _at(reading, found), found.site(reading.frame.file)
+    here, site = _at(reading, found), found.site(reading.scope.file)
     if isinstance(found.statement, ast.comprehension):
-        yield ValueStep(name, None, _readings(here, found.value))
+        yield ValueStep(name, None, _readings(here))
     elif isinstance(found.statement, (ast.For, ast.AsyncFor)):
-        items = list(_item_steps(history, here, name, found.statement, most))
-        yield from items or [ValueStep(name, site, _readings(here, found.value))]
+        items = list(_item_steps(resolver, here, name, found.statement, most))
+        yield from items or [ValueStep(name, site, _readings(here))]
     elif found.is_plain and repeated_value(found.value) is not None:
-        yield from _repetition_steps(history, here, ValueStep(name, site), most)
+        yield from _repetition_steps(resolver, here, ValueStep(name, site), most)
     elif found.is_plain and _is_empty_container(found.value):
-        yield from _filling_steps(history, reading, name, most)
+        yield from _filling_steps(resolver, reading, name, most)
     elif not found.is_plain or not _says_little(found.value):
-        yield from _result_steps(history, here, name, most)
-        yield ValueStep(name, site, _readings(here, found.value, is_resolved=True))
+        yield from _result_steps(resolver, here, name, most)
+        yield ValueStep(name, site, _readings(here, is_resolved=True))
 
 
-def _repetition_steps(history: FailureHistory, here: NameReading, step: ValueStep, most: int) -> Iterator[ValueStep]:
+def _repetition_steps(resolver: Resolver, here: Point, step: ValueStep, most: int) -> Iterator[ValueStep]:
     """Where the value was computed that an assignment only repeats; of an attribute, the assignment as well."""
     repeated = repeated_value(here.node)
     if repeated is None:
         return
-    yield from _steps(history, NameReading(here.stack, here.line, repeated), most - 1)
+    yield from _steps(resolver, here.part(repeated), most - 1)
     if isinstance(repeated, ast.Attribute):  # the line that hands over what an object keeps
         yield step
 
 
 def _item_steps(
-    history: FailureHistory, loop: NameReading, name: str, statement: ast.For | ast.AsyncFor, most: int
+    resolver: Resolver, loop: Point, name: str, statement: ast.For | ast.AsyncFor, most: int
 ) -> Iterator[ValueStep]:
     """Where the items of a loop were computed: in the dataset, the collate function or the generator behind it."""
-    file = loop.frame.file
-    item = loop_item(source_tree(file), statement, name, lambda node: _meaning(history, loop, node))
-    if item is None:
+    keys = keys_in(statement.target, name)
+    if keys is None:
         return
-    inside = NameReading(loop.stack[:1], item.value.lineno, item.value)
-    repeated = repeated_value(item.value)
-    if repeated is not None:
-        yield from _steps(history, NameReading(inside.stack, inside.line, repeated), most - 1)
-        return
-    site = ExpressionSite(file, inside.line, "", segment(file, item.value))
-    yield ValueStep(name, site, _readings(inside, item.value))
+    item = _result_behind(resolver, loop.at(statement.iter, ANY, *keys))
+    if item is not None:
+        yield from _computing_steps(resolver, item, name, most)
 
 
-def _meaning(history: FailureHistory, reading: NameReading, node: ast.expr) -> ast.expr | None:
-    """The expression that a name stands for: its assignment, or the argument of the caller."""
+def _result_behind(resolver: Resolver, start: Point) -> Point | None:
+    """The expression in the function that makes a value, if that is another function; None if there are several."""
+    here: Point | None = start
     for _ in range(MOST_STEPS):
-        if repeated_value(node) is not node:
-            return node
-        found = definition_of(source_tree(reading.frame.file), reading.line, ast.unparse(node))
-        if isinstance(found, ValueDefinition):
-            reading, node = _at(reading, found), found.value
-            continue
-        argument = passed_argument(history, reading.stack, ast.unparse(node)) if found is not None else None
-        if argument is None:
+        if here is None:
             return None
-        reading, node = NameReading(reading.stack[1:], argument.lineno, argument), argument
+        is_inside = not _is_running(here.scope, start.scope)
+        behind = resolver.behind(here)
+        if is_inside and (behind is None or not isinstance(here.node, ast.Tuple)):
+            return here
+        here = only_one(behind or ())
     return None
+
+
+def _is_running(scope: CallScope, inner: CallScope) -> bool:
+    """Whether a function is that of the inner scope, or one of its callers; a module counts as one."""
+    if scope.function is None or scope.function is inner.function:
+        return True
+    return inner.call is not None and _is_running(scope, inner.call.scope)
 
 
 def _is_empty_container(node: ast.expr) -> bool:
@@ -286,32 +279,28 @@ def _is_empty_container(node: ast.expr) -> bool:
     return items == []
 
 
-def _filling_steps(history: FailureHistory, reading: NameReading, name: str, most: int) -> Iterator[ValueStep]:
+def _filling_steps(resolver: Resolver, reading: Point, name: str, most: int) -> Iterator[ValueStep]:
     """The only statement that fills a container, and what it puts in."""
-    file = reading.frame.file
-    found = filling_of(source_tree(file), reading.line, name)
+    file = reading.scope.file
+    found = filling_of(source_tree(file), reading.node.lineno, name)
     if found is None:
         return
     here = _at(reading, found)
     repeated = repeated_value(found.value)
     if repeated is not None:
-        yield from _steps(history, NameReading(here.stack, here.line, repeated), most - 1)
-    yield ValueStep(name, found.site(file), _readings(here, found.value))
+        yield from _steps(resolver, here.part(repeated), most - 1)
+    yield ValueStep(name, found.site(file), _readings(here))
 
 
-def _result_steps(history: FailureHistory, call: NameReading, name: str, most: int) -> Iterator[ValueStep]:
-    """What the function of the same file that an expression calls returns: where that was computed."""
-    file = call.frame.file
-    result = function_result(source_tree(file), call.node)
-    if result is None or result.value is None:
+def _result_steps(resolver: Resolver, call: Point, name: str, most: int) -> Iterator[ValueStep]:
+    """What the function of the user that an expression calls returns: where that was computed."""
+    node = getattr(call.node, "elt", call.node)  # of a comprehension: what makes one item
+    if not isinstance(node, ast.Call):
         return
-    inside = NameReading(call.stack[:1], result.lineno, result.value)
-    repeated = repeated_value(result.value)
-    if repeated is not None:
-        yield from _steps(history, NameReading(inside.stack, inside.line, repeated), most - 1)
-        return
-    site = ExpressionSite(file, result.lineno, "", segment(file, result.value))
-    yield ValueStep(name, site, _readings(inside, result.value))
+    functions = callees(resolver, call.part(node.func))
+    result = only_one(point for callee in functions for point in result_points(call.part(node), callee))
+    if result is not None:
+        yield from _computing_steps(resolver, result, name, most)
 
 
 def _says_little(node: ast.expr) -> bool:
@@ -323,20 +312,20 @@ def _says_little(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) or getattr(node, "attr", "") in ABOUT_TENSORS
 
 
-def _readings(around: NameReading, node: ast.expr, *, is_resolved: bool = False) -> tuple[NameReading, ...]:
+def _readings(point: Point, *, is_resolved: bool = False) -> tuple[Point, ...]:
     """The names in an expression, as they are read there; `is_resolved` leaves out the function that it calls."""
-    names = [name for name in names_read(node) if not (is_resolved and name is node)]
-    return tuple(NameReading(around.stack, around.line, name) for name in names)
+    names = names_read(point.node)
+    return point.parts(name for name in names if not (is_resolved and name is point.node))
 
 
-def _at(reading: NameReading, found: ValueDefinition) -> NameReading:
+def _at(reading: Point, found: ValueDefinition) -> Point:
     """The statement that gave a name its value. In another function, the caller is not known."""
-    line, stack = found.line, reading.stack
-    tree = source_tree(reading.frame.file)
-    is_elsewhere = scope_of(tree, line) is not scope_of(tree, reading.line)
+    scope = reading.scope
+    tree = source_tree(scope.file)
+    is_elsewhere = scope_of(tree, found.line) is not scope_of(tree, reading.node.lineno)
     if is_elsewhere:
-        stack = stack[:1]
-    return NameReading(stack, line, found.value)
+        scope = scope_at(scope.file, found.line)
+    return Point(scope, found.value)
 
 
 def repeated_value(node: ast.expr) -> ast.expr | None:

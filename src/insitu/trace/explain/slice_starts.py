@@ -58,7 +58,7 @@ def operand_start(failure: Failure, line: FailedLine, text: str) -> Point | None
     scope = stack_scope(failure.history, stack)
     if scope is None:
         return None
-    node = _node_with(line.statement.expression.statement, text) or _parsed(text, stack[0].line)
+    node = _node_with(line.statement.expression.statement, text) or parse_expression(text, stack[0].line)
     if node is None:
         return None
     return point_at(scope, node)
@@ -66,7 +66,7 @@ def operand_start(failure: Failure, line: FailedLine, text: str) -> Point | None
 
 def _node_with(statement: ast.AST, text: str) -> ast.expr | None:
     """The expression of a statement that has a text."""
-    parsed = _parsed(text, 0)
+    parsed = parse_expression(text, 0)
     if parsed is None:
         return None
     text = ast.unparse(parsed)  # quotes and spaces may differ
@@ -77,7 +77,7 @@ def _node_with(statement: ast.AST, text: str) -> ast.expr | None:
     return None
 
 
-def _parsed(text: str, line: int) -> ast.expr | None:
+def parse_expression(text: str, line: int) -> ast.expr | None:
     """An expression by its text, as if it was written on a line; None if the text is not an expression."""
     try:
         found = ast.parse(text, mode="eval").body

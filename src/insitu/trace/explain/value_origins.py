@@ -14,7 +14,7 @@ from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.messages import WRONG_NUMBERS
 from insitu.trace.explain.python_values import value_sites
 from insitu.trace.explain.slice_origins import slice_origins
-from insitu.trace.explain.slice_starts import point_at, stack_scope
+from insitu.trace.explain.slice_starts import parse_expression, point_at, stack_scope
 from insitu.trace.explain.slices.rules.size_rule import ANY_SIZE
 
 MOST_VALUES = 3  # of one call
@@ -45,11 +45,10 @@ def argument_origins(history: FailureHistory, at: int, tensor: TensorToken) -> I
 
 def operand_origins(failure: Failure, line: FailedLine, name: str) -> Iterator[Origin]:
     """Where an operand on the line that failed comes from, read from its expression: `self.places`."""
-    try:
-        node = ast.parse(name, mode="eval").body
-    except SyntaxError:  # the path of a parameter, or no name at all
-        return
-    yield from islice(origins_of(failure.history, stack_at(failure, line.at), [node]), MOST_VALUES)
+    stack = stack_at(failure, line.at)
+    node = parse_expression(name, stack[0].line) if stack else None
+    if node is not None:
+        yield from islice(origins_of(failure.history, stack, [node]), MOST_VALUES)
 
 
 def failed_value_origins(failure: Failure, line: FailedLine) -> Iterator[Origin]:

@@ -41,13 +41,19 @@ def argument_points(scope: CallScope, name: str) -> list[Point]:
     is_missing = len(found) < len(calls) or not calls
     default = default_of(scope.function, name)
     if not calls:
-        found += _passed_by_library(scope, name)
+        found += passed_by_library(scope, name)
     if is_missing and default is not None:
         found.append(Point(module_scope(scope.file), default))
     return found
 
 
-def _passed_by_library(scope: CallScope, name: str) -> Iterator[Point]:
+def passed_argument(scope: CallScope, name: str) -> Point | None:
+    """What the call of a scope passes for a parameter; None if the call is not known, or passes nothing by itself."""
+    passed = _passed(scope, scope.call, name) if scope.call is not None else []
+    return next((point for point in passed if not point.keys), None)
+
+
+def passed_by_library(scope: CallScope, name: str) -> Iterator[Point]:
     """What `map(function, items)` and a DataLoader with `collate_fn=function` pass for the first parameter."""
     source = source_file(scope.file)
     names = [each for each in parameter_names(scope.function) if each not in ("self", "cls")] if scope.function else []

@@ -158,7 +158,7 @@ class _Reach:
     def _with(self, node: ast.With, values: Values) -> _Outcome:
         for item in node.items:
             if item.optional_vars is not None:
-                keys = _keys_in(item.optional_vars, self.name)
+                keys = keys_in(item.optional_vars, self.name)
                 if keys is not None:
                     values = (ReachingValue(item.context_expr, keys),)
         is_in_head = any(covers(item.context_expr, self.line) for item in node.items)
@@ -175,19 +175,19 @@ def _merged(*groups: Values) -> Values:
 
 def _loop_values(node: ast.AST, name: str) -> Iterator[ReachingValue]:
     if isinstance(node, (ast.For, ast.AsyncFor)):
-        keys = _keys_in(node.target, name)
+        keys = keys_in(node.target, name)
         if keys is not None:
             yield ReachingValue(node.iter, (ANY, *keys))
 
 
-def _keys_in(target: ast.expr, name: str) -> Keys | None:
+def keys_in(target: ast.expr, name: str) -> Keys | None:
     """Where a name is in a target: () for the target itself, (1,) for b in `a, b`; None if it is not there."""
     if is_target(target, name):
         return ()
     if isinstance(target, ast.Starred):
         return (ANY,) if is_target(target.value, name) else None
     for index, part in enumerate(getattr(target, "elts", ())):
-        inner = _keys_in(part, name)
+        inner = keys_in(part, name)
         if inner is not None:
             return inner if isinstance(part, ast.Starred) else (index, *inner)
     return None
@@ -217,7 +217,7 @@ def values_given(statement: ast.AST, name: str) -> Iterator[ReachingValue]:
 
 
 def _assigned(target: ast.expr, value: ast.expr, name: str) -> Iterator[ReachingValue]:
-    keys = _keys_in(target, name)
+    keys = keys_in(target, name)
     if keys is not None:
         yield ReachingValue(value, keys)
         return
