@@ -16,6 +16,7 @@ from insitu.trace.advice import Advice, Certainty
 from insitu.trace.advice_of_findings import advice_of
 from insitu.trace.explain.explanation import Explanation
 from insitu.trace.findings import Finding
+from insitu.view.origin_words import with_reason
 
 SURE = (Certainty.CERTAIN, Certainty.LIKELY)
 
@@ -70,7 +71,7 @@ def advice_on(program: Program) -> Advice | None:
         warnings.simplefilter("ignore")
         found = {"explain": explained, "guard": guarded}[program.found_by](program)
     if isinstance(found, Explanation):
-        return found.advice
+        return found.advice and with_reason(found.advice, found.origins)
     return None if found is None else advice_of(found)
 
 

@@ -46,18 +46,22 @@ class Fix:
 
 @dataclass(slots=True, frozen=True)
 class SuspectLine:
-    """A line of the source to look at, where no fix is known."""
+    """A line of the source to look at, where no fix is known.
+
+    `origin` is the index of the origin in the explanation that says what comes from the line.
+    """
 
     file: str
     line: int
+    origin: int | None = None
 
 
 @dataclass(slots=True, frozen=True)
 class Advice:
     """A fix, and how sure it is.
 
-    `doubt` says what speaks against the fix; of an unknown fix, what is known about the line `look_at`. `words` are the
-    fix where it cannot be written as one line of code.
+    `doubt` says what speaks against the fix; of an unknown fix, what is known about the line `look_at` if no origin
+    says it. `words` are the fix where it cannot be written as one line of code.
     """
 
     certainty: Certainty

@@ -8,10 +8,11 @@ from operator import attrgetter
 from typing import Any
 
 from insitu.trace.event import Word
-from insitu.trace.explain.explanation import Explanation, Misfit, Origin, OriginKind, ShapeRow, Underline
+from insitu.trace.explain.explanation import Explanation, Misfit, Origin, ShapeRow, Underline
 from insitu.view.advice_line import advice_lines
 from insitu.view.line import Line, Span
 from insitu.view.name import spot
+from insitu.view.origin_words import connection, origin_name, with_reason
 from insitu.view.terminal import places_of
 from insitu.view.value import result, safe, short, tensor, value_text
 
@@ -21,39 +22,6 @@ MOST_VALUE = 50
 MOST_PLACES_ON_WAY = 3
 GUTTER = 6  # columns for the number of a source line
 INDENT = 4
-
-# What the table of origins says for each kind: the name, if the origin has none of its own, and the words.
-ORIGIN_WORDS: dict[OriginKind, tuple[str, str]] = {
-    OriginKind.EARLIER: ("", "made in an earlier call, for"),
-    OriginKind.SIZE: ("", "comes from"),
-    OriginKind.FACT: ("", "since"),
-    OriginKind.VALUE: ("", "comes from"),
-    OriginKind.SOURCE: ("", "comes from"),
-    OriginKind.POSSIBLE_SOURCE: ("", "may come from"),
-    OriginKind.NOT_SAVED: ("", "is not part of the state_dict, since"),
-    OriginKind.RANGE: ("", "{size} at"),
-    OriginKind.PRODUCED: ("", "made at"),
-    OriginKind.ASSIGNED: ("", "assigned at"),
-    OriginKind.PASSED: ("", "passed to {receiver} at"),
-    OriginKind.VALUES_PRODUCED: ("", "its values made at"),
-    OriginKind.GRADIENT_LOST: ("gradient", "lost at"),
-    OriginKind.GRADIENT_OFF: ("gradient", "switched off at"),
-    OriginKind.GRADIENT_LEFT_OFF: ("gradient", "may be left switched off at"),
-    OriginKind.FROZEN: ("", "frozen at"),
-    OriginKind.NUMBER: ("", "became a plain number at"),
-    OriginKind.NO_GRADIENT_PRODUCED: ("", "made without a gradient at"),
-    OriginKind.NO_GRADIENT_ASSIGNED: ("", "has no gradient, assigned at"),
-    OriginKind.CARRIED: ("", "made before that, at"),
-    OriginKind.STORED: ("", "stored at"),
-    OriginKind.READ_LATER: ("", "read after it, at"),
-    OriginKind.GRAPH_FREED: ("graph", "freed by the backward at"),
-    OriginKind.CHANGED_IN_PLACE: ("changed", "in place at"),
-    OriginKind.NEEDED_FOR_GRADIENT: ("needed", "for the gradient of"),
-    OriginKind.NAN_PRODUCED: ("NaN", "made from {size} at"),
-    OriginKind.HANDED_OUT: ("shared", "without a copy at"),
-    OriginKind.BACKWARD_OF: ("backward", "of the call at"),
-    OriginKind.CUSTOM_GRADIENT: ("", "gradient at"),
-}
 
 
 def text(explanation: Explanation) -> str:
@@ -81,7 +49,7 @@ def body(explanation: Explanation) -> Iterator[Line]:
         yield from _misfit(misfit)
     yield from _origins(explanation.origins)
     if explanation.advice is not None:
-        yield from advice_lines(explanation.advice, INDENT)
+        yield from advice_lines(with_reason(explanation.advice, explanation.origins), INDENT)
 
 
 def _line(*spans: Span) -> Line:
@@ -253,8 +221,7 @@ def _origins(origins: tuple[Origin, ...]) -> Iterator[Line]:
 
 
 def _origin_row(origin: Origin) -> OriginRow:
-    default, words = ORIGIN_WORDS[origin.kind]
-    name, words = _origin_name(origin, default), words.format(receiver=safe(origin.receiver), size=origin.size)
+    name, words = short(safe(origin_name(origin)), MOST_NAME), safe(connection(origin))
     if origin.site is None:
         return OriginRow(name, words, "")
     expression = _on_one_line(origin.site.text)
@@ -273,13 +240,6 @@ def _via(origin: Origin) -> str:
     if len(places) > MOST_PLACES_ON_WAY:
         places = [places[0], "…", *places[1 - MOST_PLACES_ON_WAY :]]
     return ", ".join(places)
-
-
-def _origin_name(origin: Origin, default: str) -> str:
-    """What comes from there: a size, or the name of a value."""
-    if origin.kind is OriginKind.SIZE:
-        return f"the {origin.size}"
-    return short(safe(origin.name or default), MOST_NAME)
 
 
 def _on_one_line(text: str) -> str:

@@ -13,6 +13,7 @@ from insitu.trace.explain.explanation import (
     Misfit,
     Origin,
     OriginKind,
+    RangeExit,
     ShapeRow,
     Underline,
 )
@@ -34,7 +35,12 @@ def explanation(value: Any = None) -> Explanation:
                 "3 and 4 differ", (ShapeRow("left", (2, 3), "x"), ShapeRow("right", (4, "s0"))), -1, "transpose", ("w",)
             ),
         ),
-        (Origin(OriginKind.PRODUCED, site, "w"), Origin(OriginKind.GRADIENT_LOST)),
+        (
+            Origin(OriginKind.PRODUCED, site, "w"),
+            Origin(OriginKind.GRADIENT_LOST),
+            Origin(OriginKind.RANGE, site, "rows", range_exit=RangeExit(72, is_above=True)),
+            Origin(OriginKind.NAN_PRODUCED, site, count=0),
+        ),
     )
 
 

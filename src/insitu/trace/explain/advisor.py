@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from itertools import chain
 
-from insitu.trace.advice import Advice, Certainty, unknown
+from insitu.trace.advice import Advice, Certainty, SuspectLine
 from insitu.trace.explain.case import Case
 from insitu.trace.explain.explanation import Misfit, Origin, OriginKind
 from insitu.trace.explain.failed_line import FailedLine
@@ -28,16 +28,6 @@ NOT_ABOUT_TENSORS = frozenset(
     )
 )
 NO_MISFIT = Misfit("")
-# What happens at an origin, for those kinds whose name does not say it.
-WORDS = {
-    OriginKind.GRADIENT_OFF: "gradients are switched off there",
-    OriginKind.GRADIENT_LOST: "the gradient is lost there",
-    OriginKind.FROZEN: "parameters are frozen there",
-    OriginKind.NUMBER: "a tensor becomes a plain number there",
-    OriginKind.STORED: "the tensor that is carried over is stored there",
-    OriginKind.NAN_PRODUCED: "NaN is produced there",
-    OriginKind.VALUES_PRODUCED: "the values come from there",
-}
 VALUES = (OriginKind.PRODUCED, OriginKind.ASSIGNED)
 # The origins that say the most about what to look at, the first the most.
 TELLING = (
@@ -108,7 +98,8 @@ def _line_to_look_at(misfits: tuple[Misfit, ...], origins: tuple[Origin, ...]) -
         return Advice(Certainty.UNKNOWN)
     origin = min(sites, key=lambda each: TELLING.index(each.kind))
     assert origin.site is not None
-    return unknown(origin.site.file, origin.site.line, _what(origin))
+    suspect = SuspectLine(origin.site.file, origin.site.line, origins.index(origin))
+    return Advice(Certainty.UNKNOWN, look_at=suspect)
 
 
 def _is_telling(origin: Origin, misfits: tuple[Misfit, ...]) -> bool:
@@ -116,16 +107,3 @@ def _is_telling(origin: Origin, misfits: tuple[Misfit, ...]) -> bool:
     if origin.kind not in VALUES or not misfits:
         return True
     return any(misfit.mentions(origin.name) for misfit in misfits)
-
-
-def _what(origin: Origin) -> str:
-    """What comes from a place."""
-    if origin.kind in WORDS:
-        return WORDS[origin.kind]
-    if origin.kind is OriginKind.RANGE:
-        return f"{origin.name} {origin.size} there"
-    if origin.size is not None:
-        return f"the {origin.size} comes from there"
-    if origin.name:
-        return f"{origin.name} comes from there"
-    return ""

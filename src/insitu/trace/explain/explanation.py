@@ -104,13 +104,22 @@ class OriginKind(Enum):
 
 
 @dataclass(slots=True, frozen=True)
+class RangeExit:
+    """How elements leave their range: the limit, and whether they are above or below it."""
+
+    limit: int
+    is_above: bool
+
+
+@dataclass(slots=True, frozen=True)
 class Origin:
     """Where a value comes from: its name, the kind of connection, the site; `receiver` is the call it was passed to.
 
-    `size` is the size that comes from there, or how a range is left. `tensors` are those that the view shows: of a
-    size, the tensor before the call that introduced it and the one after it; of a tensor that is carried over, the
-    tensor itself. `via` are the places between the value and the site, the nearest to the value first. `callers` are
-    the lines that called the function around the site, the nearest first.
+    `size` is the size that comes from there, `range_exit` how a range is left there, `count` the number of elements
+    that NaN was made from. `tensors` are those that the view shows: of a size, the tensor before the call that
+    introduced it and the one after it; of a tensor that is carried over, the tensor itself. `via` are the places
+    between the value and the site, the nearest to the value first. `callers` are the lines that called the function
+    around the site, the nearest first.
     """
 
     kind: OriginKind
@@ -118,6 +127,8 @@ class Origin:
     name: str = ""
     receiver: str = ""
     size: int | str | None = None
+    range_exit: RangeExit | None = None
+    count: int | None = None
     tensors: tuple[TensorFacts, ...] = ()
     via: tuple[ExpressionSite, ...] = ()
     callers: tuple[ExpressionSite, ...] = ()

@@ -17,7 +17,6 @@ LEAST = {
     **dict.fromkeys(("std", "var", "std_mean", "var_mean"), 2),
     **dict.fromkeys(("mean", "nanmean"), 1),
 }
-COUNTS = ("no element", "one element")
 MOST_PLACES = 2
 
 
@@ -48,7 +47,7 @@ def _origin(history: FailureHistory, at: int) -> Origin | None:
     count = math.prod(size for size in facts.shape if isinstance(size, int))
     if count >= least:
         return None
-    return Origin(OriginKind.NAN_PRODUCED, history.site(at), size=COUNTS[count], tensors=(facts,))
+    return Origin(OriginKind.NAN_PRODUCED, history.site(at), count=count, tensors=(facts,))
 
 
 def _is_over_all(history: FailureHistory, at: int) -> bool:

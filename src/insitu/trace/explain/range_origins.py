@@ -11,7 +11,7 @@ from typing import Any
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import TensorFacts
 from insitu.trace.explain.case import Case, Limits, NamedOperand
-from insitu.trace.explain.explanation import Origin, OriginKind
+from insitu.trace.explain.explanation import Origin, OriginKind, RangeExit
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
@@ -48,18 +48,18 @@ def range_origins(failure: Failure, line: FailedLine, case: Case) -> Iterator[Or
         return
     limit = _limit(case)
     for operand in _concerned(line, case):
-        way = _way_past(failure, operand, limit)
+        seen = _range_exit(failure, operand, limit)
         name = operand.name
         computed = list(_computed(failure, operand.tensor, limit))
         yield from _sliced(failure, line, operand, computed, limit)
         yield from _sliced_limit(failure, line, case, limit)
         for found in computed:
             if _may_be_in_range(failure, found.at):
-                way = ""
-            yield from _origins(failure, line, found, name, way)
+                seen = None
+            yield from _origins(failure, line, found, name, seen)
             if is_made_by_loop(failure.history, found.at):
                 yield from operand_origins(failure, line, operand.name)
-            name = way = ""  # what was seen is the range of the operand
+            name, seen = "", None  # what was seen is the range of the operand
     yield from _limit_origins(failure, case)
 
 
@@ -163,26 +163,28 @@ SIZES: dict[str, Callable[[Case], int | str | None]] = {
 }
 
 
-def _way_past(failure: Failure, operand: NamedOperand, limit: int | None) -> str:
+def _range_exit(failure: Failure, operand: NamedOperand, limit: int | None) -> RangeExit | None:
     """How the elements leave their range, if that was seen."""
     limits = failure.live.limits(operand.tensor)
     if limits is None or limit is None:
-        return ""
+        return None
     low, high = limits
     if high > limit:
-        return f"goes past {limit}"
+        return RangeExit(limit, is_above=True)
     if low < 0:
-        return "goes below 0"
-    return ""
+        return RangeExit(0, is_above=False)
+    return None
 
 
-def _origins(failure: Failure, line: FailedLine, found: ProducedValues, name: str, way: str) -> Iterator[Origin]:
+def _origins(
+    failure: Failure, line: FailedLine, found: ProducedValues, name: str, seen: RangeExit | None
+) -> Iterator[Origin]:
     history = failure.history
     site = history.site(found.at)
     if site is None:
         return
-    if way:
-        yield Origin(OriginKind.RANGE, site, name, size=way)
+    if seen is not None:
+        yield Origin(OriginKind.RANGE, site, name, range_exit=seen)
     else:
         yield Origin(OriginKind.VALUES_PRODUCED, site)
     yield from value_origins(history, found.at)
