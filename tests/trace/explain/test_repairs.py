@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import sysconfig
+from collections.abc import Callable
+from importlib.abc import MetaPathFinder, SourceLoader
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.failing import Program, failure, names_of, recorded
@@ -303,6 +310,39 @@ def run():
 def test_errors_that_are_not_about_tensors_have_no_advice(program: Program, code: str) -> None:
     run = program(f"import torch\ndef run():\n    torch.ones(2)\n    {code}")["run"]
     assert insitu.explain(recorded(run)).advice is None
+
+
+class BrokenLibrary(MetaPathFinder, SourceLoader):
+    """Finds the package `broken_vision`, as if it was installed: its import asks torch for a missing operator."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        return spec_from_loader(fullname, self) if fullname == "broken_vision" else None
+
+    def get_filename(self, fullname: str) -> str:
+        return str(Path(sysconfig.get_path("purelib"), fullname, "__init__.py"))
+
+    def get_data(self, path: Any) -> bytes:
+        return b"import torch\ntorch.library.register_fake('broken_vision::nms')(lambda boxes: boxes)"
+
+
+@pytest.mark.parametrize("record", [recorded, failure])
+@pytest.mark.parametrize(
+    "code", ["import broken_vision", "from broken_vision import nms", "box = torch.classes.broken_vision.Box"]
+)
+def test_error_of_a_library_without_a_tensor_or_a_call_of_the_user_has_no_advice(
+    program: Program, monkeypatch: pytest.MonkeyPatch, code: str, record: Callable[..., Exception]
+) -> None:
+    monkeypatch.setattr(sys, "meta_path", [BrokenLibrary(), *sys.meta_path])
+    run = program(f"import torch\ndef run():\n    x = torch.ones(2)\n    {code}")["run"]
+    explanation = insitu.explain(record(run))
+    assert explanation.error == "RuntimeError" and "broken_vision" in explanation.message
+    assert explanation.site is not None and explanation.site.line == 4
+    assert explanation.advice is None
+
+
+def test_error_of_a_library_that_the_user_calls_says_that_no_fix_is_known(program: Program) -> None:
+    run = program("import torch\ndef run():\n    torch.library.register_fake('broken_vision::nms')(print)")["run"]
+    assert insitu.explain(failure(run)).advice == Advice(Certainty.UNKNOWN)
 
 
 def test_without_a_recording_a_forgotten_constructor_is_explained(program: Program) -> None:

@@ -61,16 +61,30 @@ def find_advice(
 ) -> Advice | None:
     """The most likely fix; where none is known, the line to look at.
 
-    None if the program raised the error itself, or the error is not about tensors.
+    None if the program raised the error itself, or the error is not about tensors or calls of the user.
     """
     if isinstance(line.statement.expression.statement, ast.Raise | ast.Assert):
         return None
     situations = [Situation(failure, line, case, misfit, origins) for misfit in misfits or (NO_MISFIT,)]
     found = chain.from_iterable(map(_advice, situations))
     advice = next(found, None) or _way_out(misfits)
-    if advice is None and failure.error not in NOT_ABOUT_TENSORS:
-        return _line_to_look_at(misfits, origins)
-    return advice
+    if advice is not None or failure.error in NOT_ABOUT_TENSORS:
+        return advice
+    suspect = _line_to_look_at(misfits, origins)
+    if suspect is None and not misfits and not _concerns_user(line, case):
+        return None
+    return Advice(Certainty.UNKNOWN, look_at=suspect)
+
+
+def _concerns_user(line: FailedLine, case: Case) -> bool:
+    """Whether a tensor or a call may be on the line that failed; an `import`, which runs a library, has neither."""
+    statement = line.statement.expression.statement
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return False
+    is_unread = not line.source
+    has_call = line.at is not None or any(isinstance(node, ast.Call) for node in ast.walk(statement))
+    has_tensor = bool(case.operands or line.tensors())
+    return is_unread or has_call or has_tensor
 
 
 def _advice(situation: Situation) -> Iterator[Advice]:
@@ -90,16 +104,15 @@ def _way_out(misfits: tuple[Misfit, ...]) -> Advice | None:
     return None
 
 
-def _line_to_look_at(misfits: tuple[Misfit, ...], origins: tuple[Origin, ...]) -> Advice:
-    """No fix is known: the origin that says the most."""
+def _line_to_look_at(misfits: tuple[Misfit, ...], origins: tuple[Origin, ...]) -> SuspectLine | None:
+    """The line of the origin that says the most."""
     known = [origin for origin in origins if origin.site is not None and origin.kind in TELLING]
     sites = [origin for origin in known if _is_telling(origin, misfits)]
     if not sites:
-        return Advice(Certainty.UNKNOWN)
+        return None
     origin = min(sites, key=lambda each: TELLING.index(each.kind))
     assert origin.site is not None
-    suspect = SuspectLine(origin.site.file, origin.site.line, origins.index(origin))
-    return Advice(Certainty.UNKNOWN, look_at=suspect)
+    return SuspectLine(origin.site.file, origin.site.line, origins.index(origin))
 
 
 def _is_telling(origin: Origin, misfits: tuple[Misfit, ...]) -> bool:
