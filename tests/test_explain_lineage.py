@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.failing import Program, explained
 
@@ -220,6 +222,51 @@ def test_index_out_of_range_is_followed_through_a_buffer_and_numpy(program: Prog
     )
     assert "goes past 6 at model.py:13 fields + self.starts" in note
     assert "ends comes from model.py:5 np.cumsum(sizes)" in note
+
+
+def test_value_is_followed_into_a_function_of_another_file(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "field_starts.py").write_text(
+        "import numpy as np\ndef starts(sizes):\n    ends = np.cumsum(sizes)\n    return ends\n"
+    )
+    note = explained(
+        program,
+        """
+        import torch
+        from field_starts import starts
+        from torch import nn
+        class Fields(nn.Module):
+            def __init__(self, sizes):
+                super().__init__()
+                self.register_buffer("starts", torch.from_numpy(starts(sizes)))
+                self.table = nn.Embedding(sum(sizes), 2)
+            def forward(self, fields):
+                rows = fields + self.starts
+                return self.table(rows)
+        def run():
+            return Fields([3, 4])(torch.zeros(5, 2, dtype=torch.long))
+        """,
+    )
+    assert "ends comes from field_starts.py:3 np.cumsum(sizes)" in note
+
+
+def test_value_is_followed_to_the_call_of_the_function_in_which_a_comprehension_reads_it(program: Program) -> None:
+    note = explained(
+        program,
+        """
+        import torch
+        WORDS = {"the": 0, "cat": 1, "sat": 2}
+        def encode(text):
+            return torch.tensor([WORDS[word] for word in text.split()])
+        def collate(texts):
+            return torch.stack([encode(text) for text in texts])
+        def run():
+            return collate(["the cat", "the cat sat"])
+        """,
+    )
+    assert 'texts comes from model.py:9 ["the cat", "the cat sat"]' in note
 
 
 def test_range_of_a_part_of_several_tensors_is_not_guessed(program: Program) -> None:
