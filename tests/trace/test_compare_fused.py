@@ -114,7 +114,16 @@ class Echoing(nn.Module):
         return self.b(x * 100 + inner)
 
 
-@pytest.mark.parametrize("echo", [nn.Dropout(0.1), nn.Identity()], ids=["dropout", "identity"])
+class LikeItsSum(nn.Module):
+    """Takes a second tensor, only to ask for its dtype and device."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.to(x.sum())
+
+
+@pytest.mark.parametrize(
+    "echo", [nn.Dropout(0.1), nn.Identity(), LikeItsSum()], ids=["dropout", "identity", "like another"]
+)
 def test_output_that_is_the_input_is_not_a_result(echo: nn.Module) -> None:
     def run(approximate: str) -> insitu.Trace:
         torch.manual_seed(0)

@@ -18,7 +18,7 @@ def visit_beginning(state: State, pair: Pair, evidence: Evidence) -> None:
     call = pair.a[0].event
     assert type(call) is Call
     state.containers.beginnings[call.id] = pair
-    inputs = state.lineage.inputs(pair, evidence.inputs, uses=False)
+    inputs = state.lineage.passed_on(pair, evidence.inputs)
     link = Link(has_suspect_input=inputs.are_suspect)
     if pair.a[0].operation.runs_backward:
         inputs = state.go_backward(pair, evidence, inputs)
@@ -38,7 +38,7 @@ def visit_end(state: State, pair: Pair, evidence: Evidence) -> None:
     a, b = pair.a[0].event, pair.b[0].event
     assert type(a) is Call and type(b) is Call
     begin = state.containers.end(a.id)
-    results = state.lineage.inputs(pair, evidence.outputs, uses=False)
+    results = state.lineage.passed_on(pair, evidence.outputs)
     if begin is not None and a.outputs:
         _agree(state, begin, results)
     manner = evidence.manner

@@ -190,14 +190,22 @@ def inputs(call: Call) -> tuple[TensorFacts, ...]:
     return found
 
 
-def returns_its_input(stop: Stop) -> bool:
-    """Whether a call returns the very tensor that it takes, as dropout does in evaluation: it makes no result."""
+def returned_input(stop: Stop) -> int | None:
+    """The place of the input that a call returns as it is, as dropout does in evaluation; None if it makes a result."""
     call = stop.event
-    if type(call) is not Call or len(call.inputs) != 1 or len(call.outputs) != 1:
+    if type(call) is not Call or len(call.outputs) != 1:
+        return None
+    for place, facts in enumerate(call.inputs):
+        if _is_returned(facts, call.outputs[0], call):
+            return place
+    return None
+
+
+def _is_returned(facts: TensorFacts, output: TensorFacts, call: Call) -> bool:
+    """Whether an output is the very tensor that goes in, and the call has not written to it."""
+    if facts.id != output.id or output.producer == call.id:
         return False
-    taken, returned = call.inputs[0], call.outputs[0]
-    is_same_tensor = taken.id == returned.id and taken.producer == returned.producer != call.id
-    return is_same_tensor and (taken.shape, taken.dtype) == (returned.shape, returned.dtype)
+    return (facts.producer, facts.shape, facts.dtype) == (output.producer, output.shape, output.dtype)
 
 
 def _stop(event: Call | Variable, role: Role, path: str | None) -> Stop:

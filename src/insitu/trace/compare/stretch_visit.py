@@ -10,7 +10,7 @@ from insitu.trace.compare.evidence import Comparison
 from insitu.trace.compare.ledger import NONE, Account, Link, Numbers, union
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.state import State
-from insitu.trace.compare.stops import returns_its_input
+from insitu.trace.compare.stops import Stop, returned_input
 from insitu.trace.event import Call, TensorFacts
 
 
@@ -46,13 +46,13 @@ def _link(state: State, pair: Pair) -> Link:
     """How the calls of a stretch hang together with what came before."""
     suspects: list[Pair] = []
     causes, drifters = NONE, frozenset((pair.number,))
-    is_echo = all(map(returns_its_input, pair.a + pair.b))
-    if is_echo:
+    unused = _returned_inputs(pair.a + pair.b)
+    if unused:
         state.ledger.used.add(pair.number)
     for side, calls in enumerate((pair.calls_a, pair.calls_b)):
         for facts, producer in state.producers.inputs(side, calls, pair):
             link = state.ledger.link(producer)
-            if not is_echo:
+            if id(facts) not in unused:
                 state.ledger.used.add(producer.number)
             drifters = union(drifters, link.drifters)
             if link.suspect is not None:
@@ -61,6 +61,17 @@ def _link(state: State, pair: Pair) -> Link:
                 causes = union(causes, _causes(state, producer))
     causes = causes or state.backward(pair)
     return Link(causes, causes, _suspect(pair, suspects), bool(suspects), drifters)
+
+
+def _returned_inputs(stops: Iterable[Stop]) -> set[int]:
+    """The tensors that calls return as they are, by identity; none if one of the calls makes a result."""
+    found: set[int] = set()
+    for stop in stops:
+        place, call = returned_input(stop), stop.event
+        if place is None or type(call) is not Call:
+            return set()
+        found.add(id(call.inputs[place]))
+    return found
 
 
 def _may_differ(state: State, side: int, facts: TensorFacts, producer: Pair) -> bool:
