@@ -114,7 +114,9 @@ def _dtypes(tensors: Iterable[TensorFacts]) -> set[str]:
 def _end(state: State, pair: Pair, link: Link, comparison: Comparison) -> None:
     """The last calls of a run: no call uses what they make, so it is compared here."""
     left, right = _leaving(pair.calls_a), _leaving(pair.calls_b)
-    found = [tensor.closeness for tensor in comparison.pairs(left, right)]
+    tensors = comparison.pairs(left, right)
+    state.ledger.last_outputs += tensors
+    found = [tensor.closeness for tensor in tensors]
     if len(left) != len(right) and link.suspect is pair:
         found.append(Closeness(False, "structure", measure="last call"))
     output = worst(found)

@@ -68,11 +68,11 @@ class WeightRelations:
         return Relation("arrangement", subject, found)
 
     def _by_statistics(self, one: MatrixOperand, other: MatrixOperand) -> Relation | None:
-        """That the weights have the same statistics: only their order can make the products differ."""
+        """That the weights have the same statistics, while the products differ."""
         a, b = one.facts, other.facts
         if a.stats is None or a.stats != b.stats or not is_telling(b):
             return None
-        return Relation("order", f"weight {b!r}", certainty="statistics")
+        return Relation("statistics", f"weight {b!r}", certainty="statistics")
 
 
 def _first_weight(calls: Iterable[Call]) -> MatrixOperand | None:
