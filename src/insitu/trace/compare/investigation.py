@@ -70,14 +70,18 @@ class Investigation:
         if tensors is None:
             return None
         found = self._search.detours(tensors)
-        if found is None:
-            return None
-        own, other = (found.a, found.b) if pair.a else (found.b, found.a)
-        lone = {call.id for call in pair.calls_a + pair.calls_b}
-        leads_there = any(call.id in lone for call in own)
-        if leads_there and not self._search.have_lone_call(other, side=1 if pair.a else 0):
+        if found is None or self._are_only_lacking(pair, found):
             return None
         return found
+
+    def _are_only_lacking(self, pair: Pair, found: Detours) -> bool:
+        """Whether calls of one run lead to a difference, and the other run only lacks them."""
+        own, other, other_side = found.a, found.b, 1
+        if not pair.a:
+            own, other, other_side = found.b, found.a, 0
+        lone = {call.id for call in pair.calls_a + pair.calls_b}
+        leads_there = not lone.isdisjoint([call.id for call in own])
+        return leads_there and not self._search.have_lone_call(other, other_side)
 
     def are_partners(self, pair: Pair, tensors: Leaving) -> bool:
         """Whether two tensors by which a pair was found to differ belong together for sure."""
@@ -175,17 +179,25 @@ class Investigation:
 
     def _lone_input(self, pair: Pair, known: Evidence) -> Iterator[Relation]:
         """The one input of several that differs, if the calls that arranged it are known."""
-        differing = list(self._differing_inputs(pair, known))
-        agreeing = [tensor for tensor in known.inputs if tensor.closeness.same]
-        if len(differing) != 1 or not agreeing or len(agreeing) + 1 < len(known.inputs):
+        question = self._only_differing_input(pair, known)
+        if question is None or question.a.shape != question.b.shape:
             return
-        question = differing[0]
-        if question.a.shape != question.b.shape or not self._hold_same_numbers(question.a, question.b):
+        if not self._hold_same_numbers(question.a, question.b):
             return
         relation = Relation("input", question.subject, user=pair.calls_a[0])
         relation = self._names.with_order(relation, question.a, question.b)
         if relation.makers_b or relation.makers_a:
             yield relation
+
+    def _only_differing_input(self, pair: Pair, known: Evidence) -> TensorQuestion | None:
+        """The input that differs, if there is one, and all others are known to agree."""
+        differing = list(self._differing_inputs(pair, known))
+        agreeing = [tensor for tensor in known.inputs if tensor.closeness.same]
+        if len(differing) != 1 or not agreeing:
+            return None
+        if len(agreeing) + 1 < len(known.inputs):
+            return None
+        return differing[0]
 
     def _hold_same_numbers(self, a: TensorFacts, b: TensorFacts) -> bool:
         """Whether two tensors hold the same numbers in another order, as far as is known."""

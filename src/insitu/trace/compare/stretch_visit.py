@@ -21,17 +21,27 @@ def visit_stretch(state: State, pair: Pair, comparison: Comparison) -> None:
     state.cuts.follow_stretch(pair)
     state.generators.follow(pair)
     is_lone = not pair.a or not pair.b
-    if state.raised is not None and is_lone:  # the exception has ended the other run
-        account = state.ledger.accounts[pair.number] = _account(state)
-        state.sight(pair, state.ledger.causes(state.raised), account)
+    if state.raised is not None and is_lone:
+        _follow_exception(state, pair, state.raised)
         return
-    exception = next(filter(None, [call.raised for call in pair.calls_a + pair.calls_b]), None)
+    exception = _exception(pair)
     state.ledger.accounts[pair.number] = _account(state, exception)
     if exception is not None:
         state.ledger.blame(pair)
         state.raised = state.raised or pair
     elif pair.last:
         _end(state, pair, link, comparison)
+
+
+def _follow_exception(state: State, pair: Pair, raised: Pair) -> None:
+    """Calls that only one run makes because an exception has ended the other run."""
+    account = state.ledger.accounts[pair.number] = _account(state)
+    state.sight(pair, state.ledger.causes(raised), account)
+
+
+def _exception(pair: Pair) -> str | None:
+    """The first exception that ends a call of a stretch."""
+    return next(filter(None, [call.raised for call in pair.calls_a + pair.calls_b]), None)
 
 
 def _account(state: State, exception: str | None = None) -> Account:
