@@ -248,6 +248,6 @@ def test_gpt2_of_hugging_face_and_an_own_one(keep: str, keeps_square: bool) -> N
         return
     assert diff.first is not None and not diff.passes
     relation = diff.first.relations[0]
-    assert relation.kind == ("not turned" if keep == "values" else "order"), str(diff)
+    assert relation.kind == ("not turned" if keep == "values" else "statistics"), str(diff)
     assert relation.example is not None and relation.example.site is not None
     assert "# turn" in relation.example.site.text

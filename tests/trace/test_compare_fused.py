@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -114,7 +116,16 @@ class Echoing(nn.Module):
         return self.b(x * 100 + inner)
 
 
-@pytest.mark.parametrize("echo", [nn.Dropout(0.1), nn.Identity()], ids=["dropout", "identity"])
+class LikeItsSum(nn.Module):
+    """Takes a second tensor, only to ask for its dtype and device."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.to(x.sum())
+
+
+@pytest.mark.parametrize(
+    "echo", [nn.Dropout(0.1), nn.Identity(), LikeItsSum()], ids=["dropout", "identity", "like another"]
+)
 def test_output_that_is_the_input_is_not_a_result(echo: nn.Module) -> None:
     def run(approximate: str) -> insitu.Trace:
         torch.manual_seed(0)
@@ -151,6 +162,47 @@ def loaded(scale: float = 1.0, *, shuffle: bool = False) -> insitu.Trace:
 def test_seed_that_a_loader_draws_for_itself_is_not_a_cause() -> None:
     diff = insitu.compare(loaded(), loaded())
     assert diff.passes and diff.agrees and not diff.causes
+    (drawn,) = [row for row in diff.differences if row.a is not None and row.a.name == "torch.Tensor.random_"]
+    assert drawn.what == "it differs, and only library code reads it"
+    assert drawn not in diff.results
+    assert str(diff).startswith("the results are the same; ")
+
+
+def test_first_values_that_are_overwritten_are_not_a_result() -> None:
+    def run(seed: int) -> insitu.Trace:
+        torch.manual_seed(seed)
+        with insitu.record(keep="values") as trace:
+            layer = nn.Linear(4, 4)
+            with torch.no_grad():
+                layer.weight.copy_(torch.eye(4))
+                layer.bias.zero_()
+            layer(torch.ones(2, 4))
+        return trace
+
+    diff = insitu.compare(run(0), run(1))
+    assert diff.passes
+    assert {row.what for row in diff.differences if row.status == "structure"} == {"no effect seen"}
+    assert str(diff).startswith("the results are the same; ")
+
+
+@pytest.mark.parametrize("keep, known", [("values", "by their values"), ("stats", "by statistics")])
+def test_last_calls_of_one_run_only_are_compared_as_the_text_says(keep: str, known: str) -> None:
+    def run(normalize: Callable[[Tensor], Tensor]) -> insitu.Trace:
+        torch.manual_seed(0)
+        x = torch.randn(4, 8)
+        with insitu.record(keep=keep) as trace:
+            normalize(x)
+        return trace
+
+    def by_hand(x: Tensor) -> Tensor:
+        centered = x - x.mean(-1, keepdim=True)
+        return centered / (centered.square().mean(-1, keepdim=True) + 1.001e-5).sqrt()
+
+    diff = insitu.compare(run(lambda x: F.layer_norm(x, (8,))), run(by_hand))
+    assert diff.passes
+    text = str(diff).partition("\n")[0]
+    assert text.startswith("the results agree within rtol 1.3e-06, atol 1e-05 (largest difference: relative error ")
+    assert f"compared {known}" in text
 
 
 def test_draw_of_a_loader_that_shuffles_is_a_cause() -> None:
@@ -166,3 +218,59 @@ def test_draw_that_the_program_reads_is_a_cause() -> None:
         return trace
 
     assert not insitu.compare(run(), run()).passes
+
+
+def attended(keep: str, run: Callable[[Tensor, Tensor, Tensor], Tensor]) -> insitu.Trace:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, HEADS, 6, 8) for _ in range(3))
+    with insitu.record(keep=keep) as trace:
+        run(q, k, v)
+    return trace
+
+
+def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+def attention_by_hand(scale: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Turns the keys by the same call by which the other run turns the result."""
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        turned = k.transpose(1, 2).transpose(1, 2).transpose(-2, -1)
+        return ((q @ turned * scale).softmax(-1) @ v).permute(0, 2, 1, 3).flatten(2)
+
+    return run
+
+
+@pytest.mark.parametrize("keep", ["values", "stats"])
+def test_size_without_a_sure_partner_is_not_known(keep: str) -> None:
+    a, b = attended(keep, fused_attention), attended(keep, attention_by_hand(0.5 * 8**-0.5))
+    diff = insitu.compare(a, b)
+    assert diff.first is not None and diff.first.relative is None and diff.first.delta is None
+    assert "its size is not known" in str(diff)
+    (row,) = [row for row in diff.differences if row.a is diff.first.a]
+    assert row.relative is None and row.delta is None
+    assert diff.first.result is not None and diff.first.result.relative is not None
+
+
+@pytest.mark.parametrize("keep", ["values", "stats"])
+def test_call_beside_another_one_does_not_differ_if_its_result_is_made_by_other_calls(keep: str) -> None:
+    a, b = attended(keep, fused_attention), attended(keep, attention_by_hand(8**-0.5))
+    diff = insitu.compare(a, b)
+    assert diff.passes
+    (row,) = [row for row in diff.differences if row.status == "structure"]
+    assert row.relative is None and row.what == "the same result by other calls"
+
+
+def test_size_is_known_where_one_run_only_lacks_a_call() -> None:
+    def run(factor: float) -> insitu.Trace:
+        with insitu.record(keep="values") as trace:
+            x = torch.arange(6.0) + 1
+            if factor != 1:
+                x = x * factor
+            x.exp().sum()
+        return trace
+
+    diff = insitu.compare(run(1), run(0.5))
+    assert diff.first is not None and diff.first.relative is not None
+    assert diff.first.relative.size == 0.5

@@ -236,7 +236,7 @@ def assigned() -> Any:
 @pytest.mark.parametrize(("run", "fault"), [(loaded_by_rules, convert), (loaded_by_comprehension, from_numpy)])
 def test_the_expression_that_made_a_weight_is_named(run: Any, fault: Any, keep: str) -> None:
     (relation,) = first(compared(product, run, keep)).relations
-    assert relation.kind == ("order" if keep == "stats" else "not turned")
+    assert relation.kind == ("statistics" if keep == "stats" else "not turned")
     assert [site.line for site in relation.sites] == [line(fault, "# fault")]
 
 

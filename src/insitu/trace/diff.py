@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Status = Literal["same", "close", "differs", "argument", "follows", "structure", "raised", "only in a", "only in b"]
 CauseKind = Literal["output", "random", "argument", "input", "calls", "raised", "gradient"]
 Effect = Literal["results", "lost", "unknown"]
-Outcome = Literal["", "agrees", "undone", "replaced", "unseen"]
+Outcome = Literal["", "agrees", "undone", "internal", "replaced", "unseen"]
 Compared = Call | Variable
 
 
@@ -40,10 +40,11 @@ class Difference:
     is, as a part of the largest number: the one measure for all rows, None if it is not known. `delta` is the
     difference itself, and `measure` what it is the difference of; `certainty` says what that is known from. `cause`
     is the number in `Diff.causes` of the cause that it is, or that it follows from. `what` says in words what
-    `changes` and `outcome` are: how the calls are made differently, and what becomes of that. The outcome "agrees"
-    is a result that is the same, "undone" a difference that other calls make up for, "replaced" the same result by
-    other calls, "unseen" a call without an effect that anything shows. `because` is the place in `Diff.differences` of
-    the call that made the input from which this one has its difference; see `Diff.because`.
+    `changes` and `outcome` are: how the calls are made differently, and what becomes of that. The outcome "agrees" is
+    a result that is the same, "undone" a difference that other calls make up for, "internal" one that only library
+    code reads, "replaced" the same result by other calls, "unseen" a call without an effect that anything shows.
+    `because` is the place in `Diff.differences` of the call that made the input from which this one has its
+    difference; see `Diff.because`.
     """
 
     status: Status

@@ -31,6 +31,8 @@ def agreement(diff: Diff) -> str:
     return f"{results_text(diff)}; {different:,} {verb} made differently on the way: {_amount(diff)}, {known}"
 
 
+# The statuses of results that agree: within the tolerance, or by other calls.
+_AGREEING = ("close", "structure", "argument", "only in a", "only in b")
 _COMPARED_BY = {
     "values": "compared by their values",
     "statistics": "compared by statistics, so equal only as far as these show",
@@ -59,7 +61,7 @@ def results_text(diff: Diff) -> str:
     """That the results agree, and how far."""
     if diff.certainty == "structure" and not diff.causes:
         return "no difference is known to have an effect"
-    row = largest([row for row in diff.results if row.measure and row.status in ("close", "structure", "argument")])
+    row = largest([row for row in diff.results if row.measure and row.status in _AGREEING])
     if row is None:
         return "the results are the same"
     rtol, atol = tolerance_of(diff, row)

@@ -200,8 +200,16 @@ _KNOWN_FROM = {"values": "values", "statistics": "statistics", "structure": "str
 def _size(diff: Diff, cause: Cause) -> str:
     """How large a difference is, how that is known, where else it occurs, and how much follows from it."""
     known = f"known from {_KNOWN_FROM[cause.certainty]}"
-    texts = [size_text(cause), seen(cause), known, again(diff, cause), _followers(cause)]
+    texts = [size_text(cause) or _unknown_size(cause), seen(cause), known, again(diff, cause), _followers(cause)]
     return "; ".join(filter(None, texts))
+
+
+def _unknown_size(cause: Cause) -> str:
+    """That nothing is known of how large a difference is: no tensor of the other run belongs to it for sure."""
+    is_of_calls = cause.kind == "calls" and cause.effect != "unknown"
+    if not is_of_calls or cause.seen_at is not None:
+        return ""
+    return "its size is not known"
 
 
 def _followers(cause: Cause) -> str:

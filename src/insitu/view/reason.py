@@ -18,6 +18,7 @@ _OUTCOMES: dict[Outcome, str] = {
     "": "",
     "agrees": "the result agrees",
     "undone": "it differs, and other calls make up for it",
+    "internal": "it differs, and only library code reads it",
     "replaced": "the same result by other calls",
     "unseen": "no effect seen",
 }

@@ -144,12 +144,12 @@ def _not_turned_text(relation: Relation) -> str:
     return f"{_subject(relation)} equals that of a, but the call of b needs it transposed"
 
 
-def _order_text(relation: Relation) -> str:
-    """What statistics say of an order: nothing. Another recording says more."""
+def _statistics_text(relation: Relation) -> str:
+    """What statistics say of values and their order: nothing. Another recording says more."""
     subject = safe(relation.subject) or "what comes out"
     return (
-        f"{subject} has the same statistics in both: most likely the same values in another order"
-        ' (keep="values" shows which)'
+        f"{subject} has the same statistics in both; whether the values and their order are the same is not known"
+        ' (keep="values" shows it)'
     )
 
 
@@ -176,7 +176,7 @@ _SENTENCES: dict[RelationKind, Callable[[Relation], str]] = {
     "part": _part_text,
     "equal": _equal_text,
     "not turned": _not_turned_text,
-    "order": _order_text,
+    "statistics": _statistics_text,
     "input": _input_text,
     "origin": _origin_text,
     "lookup": _lookup_text,

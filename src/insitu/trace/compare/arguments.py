@@ -160,9 +160,14 @@ def _differences(
         pairs.append((name, other, item))
     by_place = [pair for pair in pairs if not _same(pair[1], pair[2])]
     both = names_a.keys() & names_b.keys()
-    left = {name: item for name, item in names_a.items() if name in both or name in only_a}
-    right = {name: item for name, item in names_b.items() if name in both or name in only_b}
+    left = _with_names(names_a, both | only_a.keys())
+    right = _with_names(names_b, both | only_b.keys())
     return by_place + _differences_by_name(left, right)
+
+
+def _with_names(items: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    """The items that have one of these names, in their order."""
+    return {name: item for name, item in items.items() if name in names}
 
 
 def _without(items: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
 
@@ -41,25 +42,29 @@ class Beginnings:
 
     def _handed_on(self, pair: Pair, later: list[Pair]) -> list[tuple[TensorFacts, TensorFacts]]:
         """The inputs of later pairs of calls that a stretch made, on one side or both."""
-        made = (set(map(_event_id, pair.a)), set(map(_event_id, pair.b)))
-        calls = [
-            call for matched in later if matched.matched and matched.a[0].role == "call" for call in _both(matched)
-        ]
-        operands = [operand for a, b in calls for operand in zip(inputs(a), inputs(b), strict=False)]
-        return [(a, b) for a, b in operands if self._call(0, a) in made[0] or self._call(1, b) in made[1]]
+        makers_a, makers_b = set(map(_event_id, pair.a)), set(map(_event_id, pair.b))
+        found: list[tuple[TensorFacts, TensorFacts]] = []
+        for a, b in chain.from_iterable(map(_operands, filter(_is_call, later))):
+            if self._call(0, a) in makers_a or self._call(1, b) in makers_b:
+                found.append((a, b))
+        return found
 
     def beginning(self, pair: Pair, side: int, leaving: Leaving) -> Compared | None:
         """Where a cause begins on one side: of a stretch, the first call that leads to what differs."""
         stops = (pair.a, pair.b)[side]
         if not stops:
             return None
-        if pair.matched or len(stops) == 1:
-            return stops[0].event
+        if len(stops) > 1:
+            return self._beginning_of_stretch(stops, side, leaving).event
+        return stops[0].event
+
+    def _beginning_of_stretch(self, stops: Stops, side: int, leaving: Leaving) -> Stop:
+        """The first of several calls that leads to what differs, and changes values."""
         leading = list(stops)
         if leaving is not None:
             leading = self._leading(stops, leaving[side], side) or leading
         changing = [stop for stop in leading if not stop.operation.is_copy]
-        return (changing or leading)[0].event
+        return (changing or leading)[0]
 
     def _leading(self, stops: Stops, leaving: TensorFacts, side: int) -> list[Stop]:
         """The calls of a stretch through which a tensor came to be."""
@@ -118,9 +123,15 @@ def _event_id(stop: Stop) -> int:
     return stop.event.id
 
 
-def _both(pair: Pair) -> list[tuple[Call, Call]]:
-    """The calls of a pair, if both sides have one."""
-    return list(zip(pair.calls_a, pair.calls_b, strict=False))
+def _is_call(pair: Pair) -> bool:
+    """Whether both runs make a call here, and it is not the beginning or the end of a container."""
+    return pair.matched and pair.a[0].role == "call"
+
+
+def _operands(pair: Pair) -> Iterator[tuple[TensorFacts, TensorFacts]]:
+    """What goes into the calls of a pair, those of a beside those of b."""
+    for a, b in zip(pair.calls_a, pair.calls_b, strict=False):
+        yield from zip(inputs(a), inputs(b), strict=False)
 
 
 def _element_count(tensors: tuple[TensorFacts, TensorFacts]) -> int:

@@ -13,7 +13,7 @@ from insitu.trace.compare.input_causes import AGREE, InputCauses
 from insitu.trace.compare.ledger import NONE, Account, Link, Numbers, union
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.state import State
-from insitu.trace.compare.stops import returns_its_input
+from insitu.trace.compare.stops import returned_input
 from insitu.trace.diff import CauseKind
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.operation import Operation
@@ -61,9 +61,9 @@ def visit_call(state: State, pair: Pair, evidence: Evidence) -> None:
     """A pair of calls: what goes in, how they are made, what comes out."""
     call = pair.a[0].event
     assert type(call) is Call
-    is_echo = returns_its_input(pair.a[0]) and returns_its_input(pair.b[0])
-    inputs = state.lineage.inputs(pair, evidence.inputs, uses=not is_echo)
-    if is_echo:
+    echo = _returned_inputs(pair)
+    inputs = state.lineage.inputs(pair, evidence.inputs, unused=echo)
+    if echo:
         state.ledger.used.add(pair.number)
     state.producers.add(pair)
     output = state.output(evidence, doubts=bool(inputs.causes))
@@ -73,6 +73,14 @@ def visit_call(state: State, pair: Pair, evidence: Evidence) -> None:
     else:
         _visit_difference(state, pair, call, evidence, inputs, output)
     state.generators.follow(pair, output)
+
+
+def _returned_inputs(pair: Pair) -> tuple[int, ...]:
+    """The place of the input that both calls return as it is, if they do: they make no result."""
+    place, other = returned_input(pair.a[0]), returned_input(pair.b[0])
+    if place is None or place != other:
+        return ()
+    return (place,)
 
 
 def _visit_difference(

@@ -66,7 +66,7 @@ def _visit_variable(state: State, pair: Pair, evidence: Evidence) -> None:
         return
     first = state.history.first
     before = state.ledger.causes(first) if first is not None else frozenset()
-    causes = state.lineage.inputs(pair, evidence.inputs, uses=False).causes
+    causes = state.lineage.passed_on(pair, evidence.inputs).causes
     state.sight(pair, causes or before or frozenset((pair.number,)), account)
 
 

@@ -288,13 +288,17 @@ def close_stats(a: Stats, b: Stats, rtol: float, atol: float, *, exact: bool = F
     if worst.excess > 1:
         return Closeness(False, "statistics", worst.apart, f"Δ {worst.label}", relative)
     details_agree = _details(a) == _details(b)
-    if exact and not details_agree and a.histogram and b.histogram:
+    if exact and not details_agree and _have_histograms(a, b):
         return Closeness(False, "statistics", measure="histogram")
     if worst.apart:
         return Closeness(True, "statistics", worst.apart, f"Δ {worst.label}", relative)
     if details_agree:
         return _SAME_STATISTICS
     return Closeness(True, "statistics", measure="histogram")
+
+
+def _have_histograms(a: Stats, b: Stats) -> bool:
+    return bool(a.histogram) and bool(b.histogram)
 
 
 _COUNT_ROWS = [row for row in STATISTICS if row.bound == "count"]

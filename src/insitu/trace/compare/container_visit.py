@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from insitu.trace.compare.call_visit import Visit, decide, differ_from_start
-from insitu.trace.compare.change import SAME_MANNER
+from insitu.trace.compare.change import SAME_MANNER, Manner
 from insitu.trace.compare.closeness import NOTHING_DIFFERS, worst
 from insitu.trace.compare.evidence import Evidence
 from insitu.trace.compare.input_causes import InputCauses
@@ -18,7 +18,7 @@ def visit_beginning(state: State, pair: Pair, evidence: Evidence) -> None:
     call = pair.a[0].event
     assert type(call) is Call
     state.containers.beginnings[call.id] = pair
-    inputs = state.lineage.inputs(pair, evidence.inputs, uses=False)
+    inputs = state.lineage.passed_on(pair, evidence.inputs)
     link = Link(has_suspect_input=inputs.are_suspect)
     if pair.a[0].operation.runs_backward:
         inputs = state.go_backward(pair, evidence, inputs)
@@ -38,12 +38,10 @@ def visit_end(state: State, pair: Pair, evidence: Evidence) -> None:
     a, b = pair.a[0].event, pair.b[0].event
     assert type(a) is Call and type(b) is Call
     begin = state.containers.end(a.id)
-    results = state.lineage.inputs(pair, evidence.outputs, uses=False)
+    results = state.lineage.passed_on(pair, evidence.outputs)
     if begin is not None and a.outputs:
         _agree(state, begin, results)
-    manner = evidence.manner
-    if state.raised is not None:  # the exception only passes through here
-        manner = SAME_MANNER
+    manner = _manner_of_end(state, evidence)
     has_row = evidence.is_producer and _returns_tensors(a, b)
     state.ledger.accounts[pair.number] = Account(manner=manner, around=state.containers.around, has_row=has_row)
     _come_out(state, pair, evidence, begin, results)
@@ -53,6 +51,13 @@ def visit_end(state: State, pair: Pair, evidence: Evidence) -> None:
     if output.same is False or manner.raises:
         inputs = _inputs_of_container(state, pair, evidence, begin)
         decide(state, Visit(pair, a, evidence, inputs, output, manner))
+
+
+def _manner_of_end(state: State, evidence: Evidence) -> Manner:
+    """How a container ends differently; an exception that is on its way only passes through."""
+    if state.raised is not None:
+        return SAME_MANNER
+    return evidence.manner
 
 
 def _agree(state: State, begin: Pair, results: InputCauses) -> None:

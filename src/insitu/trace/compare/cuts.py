@@ -6,6 +6,7 @@ effect if what is made of the tensor reaches a backward pass.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 
 from insitu.trace.compare.change import Change
@@ -74,6 +75,10 @@ class Cuts:
             return NONE
         if not producers:
             return self._cut(pair, tensor, operand(index, evidence.operands, pair.a[0].operation, {}))
+        return self._cut_by_stretch(producers, tensor)
+
+    def _cut_by_stretch(self, producers: Iterable[Pair], tensor: TensorPair) -> Numbers:
+        """The cut by calls that only one run makes, if such calls made a tensor."""
         for producer in producers:
             if not producer.matched:
                 self.leaving[producer.number] = (tensor.a, tensor.b)

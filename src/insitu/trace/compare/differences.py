@@ -10,6 +10,7 @@ from dataclasses import replace
 from insitu.trace.compare.beginnings import Beginnings, Leaving
 from insitu.trace.compare.causes import Causes
 from insitu.trace.compare.change import SAME_MANNER, Changes, Manner
+from insitu.trace.compare.closeness import Closeness
 from insitu.trace.compare.detours import Detours
 from insitu.trace.compare.effects import Effects
 from insitu.trace.compare.evidence import Comparison, Evidence
@@ -86,7 +87,7 @@ class Findings:
         if found is None or _explains_itself(cause, found):
             return replace(cause, relations=self._relations(pair))
         if self._investigation.begin_alike(found):
-            return self._with_size(_output_cause(cause, found), found)
+            return self._with_size(_output_cause(cause, found), pair, found)
         relations = self._investigation.relations_of_detours(pair, found)
         calls_a, calls_b = _calls_since(pair.calls_a, found.a), _calls_since(pair.calls_b, found.b)
         cause = replace(
@@ -94,7 +95,7 @@ class Findings:
         )
         if pair.matched:
             cause = replace(cause, kind="calls", reason=replace(cause.reason, manner=SAME_MANNER, is_stretch=True))
-        return self._with_size(cause, found)
+        return self._with_size(cause, pair, found)
 
     def _detours(self, pair: Pair) -> Detours | None:
         """The calls since the last agreement of the runs, if these make other calls at a cause."""
@@ -107,11 +108,13 @@ class Findings:
             return None
         return self._investigation.detours_elsewhere(pair, self._leaving(pair, sighting))
 
-    def _with_size(self, cause: Cause, found: Detours) -> Cause:
+    def _with_size(self, cause: Cause, pair: Pair, found: Detours) -> Cause:
         """A cause with the difference in the tensors that the runs compute by other calls."""
         size = self._comparison.close(*found.tensors)
         if size.same is not False:
             return cause
+        if not self._investigation.are_partners(pair, found.tensors):
+            size = _without_size(size)
         return replace(cause, delta=size.delta, measure=size.measure, certainty=size.certainty, relative=size.relative)
 
     def _result(self, place: int, numbers: list[int]) -> ResultEffect | None:
@@ -122,7 +125,7 @@ class Findings:
         pair, causes = found
         known = self._sightings.get(pair.number) or self._ledger.account(pair)
         a, b = _last_event(pair.a), _last_event(pair.b)
-        return ResultEffect(a, b, known.closeness.relative, self._share(place, self._places_of(causes)))
+        return ResultEffect(a, b, self._size(pair, known).relative, self._share(place, self._places_of(causes)))
 
     def _share(self, place: int, places: set[int]) -> float | None:
         """The part of the difference in a result that a cause explains, of all causes of that result."""
@@ -148,11 +151,10 @@ class Findings:
         """A row for each call, and those of them whose output no other call uses."""
         rows: list[Difference] = []
         results: list[Difference] = []
-        used = self._ledger.used
         for number, account in self._visible():
             own = self._rows(self._pairs[number], account)
             rows += own
-            if number not in used:
+            if self._effects.comes_out(number):
                 results += own
         link_rows(rows, self._sides)
         return rows, results
@@ -223,16 +225,40 @@ class Findings:
         status = self._status(pair, account, sighting, cause)
         outcome: Outcome = ""
         if status == "structure" and sighting is not None:
-            outcome = self._outcome(pair)
-        _, certainty, delta, measure, relative = (sighting or account).closeness
+            outcome = self._outcome(pair, sighting)
+        _, certainty, delta, measure, relative = self._size(pair, sighting or account)
         a, b = pair.a[0].event, pair.b[0].event
         return Difference(status, a, b, changes, delta, measure, certainty, cause, outcome, relative)
 
-    def _outcome(self, pair: Pair) -> Outcome:
+    def _outcome(self, pair: Pair, sighting: Sighting) -> Outcome:
         """What became of a difference that has no effect."""
+        if self._effects.is_idle_beginning(pair.number):
+            return "unseen"
+        if self._effects.is_internal(pair.number):
+            return "internal"
+        if self._is_made_elsewhere(pair, sighting):
+            return "replaced"
         if pair.number in self._ledger.agreed:
             return "agrees"
         return "undone"
+
+    def _is_made_elsewhere(self, pair: Pair, known: Sighting | Account) -> bool:
+        """Whether the outputs of two calls differ, and other calls make what agrees with one of them."""
+        is_difference_of_outputs = known.kind != "gradient" and known.closeness.same is False
+        return is_difference_of_outputs and pair.number in self._ledger.agreed
+
+    def _size(self, pair: Pair, known: Sighting | Account) -> Closeness:
+        """How close the outputs of a pair are; the size is not known if they do not belong together for sure."""
+        size = known.closeness
+        if size.relative is None:
+            return size
+        if pair.matched:
+            are_partners = not self._is_made_elsewhere(pair, known)
+        else:
+            are_partners = self._investigation.are_partners(pair, _leaving(known))
+        if are_partners:
+            return size
+        return _without_size(size)
 
     def _status(self, pair: Pair, account: Account, sighting: Sighting | None, cause: int | None) -> Status:
         """What a row says of a pair that is a cause, follows from one, or is made differently."""
@@ -251,7 +277,7 @@ class Findings:
     ) -> list[Difference]:
         cause = self._cause_of(pair, sighting)
         outcome = self._outcome_of_stretch(pair, sighting, cause)
-        _, certainty, delta, measure, relative = (sighting or account).closeness
+        _, certainty, delta, measure, relative = self._size(pair, sighting or account)
         facts = (changes, delta, measure, certainty, cause, outcome, relative)
         left = [Difference("only in a", stop.event, None, *facts) for stop in pair.a]
         return left + [Difference("only in b", None, stop.event, *facts) for stop in pair.b]
@@ -271,9 +297,9 @@ class Findings:
         if account.unknown:
             certainty = "structure"
         leaving = self._leaving(pair, known)
-        size = known.closeness
+        size = self._size(pair, known)
         if known.causes - {pair.number} and pair.number in known.causes:  # what it introduces is not known
-            size = size._replace(delta=None, measure="", relative=None)
+            size = _without_size(size)
         return Cause(
             known.kind,
             self._beginnings.beginning(pair, 0, leaving),
@@ -317,6 +343,18 @@ class Findings:
         if sighting is not None and sighting.kind not in ("calls", "output"):
             return ()
         return tuple([(outer.a[0].event.name, self._ledger.account(outer).manner) for outer in account.around])
+
+
+def _leaving(known: Sighting | Account) -> Leaving:
+    """The tensors by which a stretch was found to differ."""
+    if isinstance(known, Sighting):
+        return known.leaving
+    return None
+
+
+def _without_size(size: Closeness) -> Closeness:
+    """That something differs, and nothing of how much."""
+    return size._replace(delta=None, measure="", relative=None)
 
 
 def _has_other_form(pair: Pair, sighting: Sighting) -> bool:

@@ -78,6 +78,21 @@ class Effects:
     def _raises(self, number: int) -> bool:
         return self._ledger.accounts[number].manner.raises
 
+    def comes_out(self, number: int) -> bool:
+        """Whether no other call uses what a pair makes, and it is not a first value or a draw of library code."""
+        if number in self._ledger.used or self.is_idle_beginning(number):
+            return False
+        return not self.is_internal(number)
+
+    def is_idle_beginning(self, number: int) -> bool:
+        """Whether a pair only makes first values, such as those of weights, in runs that compute results too."""
+        return number in self._idle_beginnings
+
+    def is_internal(self, number: int) -> bool:
+        """Whether a pair differs only because of random numbers that library code draws for itself."""
+        sighting = self._ledger.sightings.get(number)
+        return sighting is not None and sighting.causes <= self.library_draws
+
     @cached_property
     def library_draws(self) -> Numbers:
         """The random numbers that library code draws for itself, as a loader does for its workers: nothing shows them.

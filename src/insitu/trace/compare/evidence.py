@@ -199,9 +199,9 @@ def _output(a: Call, b: Call, outputs: TensorPairs, comparison: Comparison) -> C
     return comparison.plain(a.result, b.result)
 
 
-def certainty_counts(evidence: Iterable[Evidence | None]) -> Counter[Certainty]:
-    """How many outputs were compared by values, by statistics, by structure only."""
-    counts: Counter[Certainty] = Counter()
+def certainty_counts(evidence: Iterable[Evidence | None], last: Iterable[TensorPair]) -> Counter[Certainty]:
+    """How many outputs were compared by values, by statistics, by structure only; `last` are those of last calls."""
+    counts = Counter(map(_basis, last))
     for known in filter(None, evidence):
         if known.is_producer:
             counts.update(map(_basis, known.outputs))

@@ -33,17 +33,25 @@ class Generators:
 
     def follow(self, pair: Pair, output: Closeness | None = None) -> None:
         """Remember whether a pair draws as many numbers in both runs, and whether these are the same."""
-        if not any(map(_may_draw, pair.a)) and not any(map(_may_draw, pair.b)):  # as most often
+        if not any(map(_may_draw, pair.a + pair.b)):  # as most often
             return
         one, other = _draws(pair.a), _draws(pair.b)
         if one != other:
-            for device, _ in (one - other) + (other - one):
-                self._moved.setdefault(device, pair)
+            self._move((one - other) + (other - one), pair)
+        elif output is not None and output.same:
+            self._set_again(pair, one)
+
+    def _move(self, difference: Iterable[Draw], pair: Pair) -> None:
+        """Remember that a pair does not draw as many numbers in both runs."""
+        for device, _ in difference:
+            self._moved.setdefault(device, pair)
+
+    def _set_again(self, pair: Pair, drawn: Iterable[Draw]) -> None:
+        """Forget earlier pairs: the same numbers are drawn, so the seed has been set again."""
+        if pair.a[0].operation.draws == "order":  # an order can be the same by chance
             return
-        has_same_numbers = output is not None and output.same
-        if has_same_numbers and pair.a[0].operation.draws != "order":  # the seed has been set again
-            for device, _ in one:
-                self._moved.pop(device, None)
+        for device, _ in drawn:
+            self._moved.pop(device, None)
 
 
 def _draws(stops: Iterable[Stop]) -> Counter[Draw]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import reduce
 from typing import NamedTuple
 
@@ -103,16 +104,20 @@ class InputLineage:
             return pair.closeness
         return self._doubted.get((id(pair.a), id(pair.b)), pair.closeness)
 
-    def inputs(self, pair: Pair, tensors: TensorPairs, *, uses: bool = True) -> InputCauses:
-        """What is known of these tensors; with `uses` off the pair does not use them, it only passes them on."""
+    def inputs(self, pair: Pair, tensors: TensorPairs, *, unused: Container[int] = ()) -> InputCauses:
+        """What is known of these tensors; `unused` are the places of those that the pair only passes on."""
         if not tensors:
             return NO_INPUTS
-        return _all([self._input(pair, index, tensor, uses) for index, tensor in enumerate(tensors)])
+        return _all([self._input(pair, index, tensor, unused) for index, tensor in enumerate(tensors)])
 
-    def _input(self, pair: Pair, index: int, tensor: TensorPair, uses: bool) -> InputCauses:
+    def passed_on(self, pair: Pair, tensors: TensorPairs) -> InputCauses:
+        """What is known of tensors that a pair only passes on, such as what a module returns."""
+        return self.inputs(pair, tensors, unused=range(len(tensors)))
+
+    def _input(self, pair: Pair, index: int, tensor: TensorPair, unused: Container[int]) -> InputCauses:
         one, other = self._producers.of(0, tensor.a), self._producers.of(1, tensor.b)
         producers = distinct(one, other)
-        if uses:
+        if index not in unused:
             for producer in producers:
                 self._ledger.used.add(producer.number)
         if self._producers.has_blank and self._is_blank(tensor):

@@ -16,6 +16,7 @@ from insitu.trace.compare.ledger import CauseLedger
 from insitu.trace.compare.lookups import sites_of_function
 from insitu.trace.compare.maker_names import MakerNames
 from insitu.trace.compare.pairs import Pair
+from insitu.trace.compare.partners import Partners
 from insitu.trace.compare.relation import Relation, Relations
 from insitu.trace.compare.stops import Side
 from insitu.trace.compare.tensor_relations import TensorQuestion, TensorRelations
@@ -24,7 +25,6 @@ from insitu.trace.compare.weight_relations import WeightRelations
 from insitu.trace.event import Call, TensorFacts
 
 MOST_RELATIONS = 3
-MOST_FOLLOWERS = 40  # pairs after a cause in which exchanged inputs are looked for
 
 Leaving = tuple[TensorFacts, TensorFacts] | None
 
@@ -47,12 +47,13 @@ class Investigation:
         self._tensors = TensorRelations(pairs, evidence, runs)
         self._weights = WeightRelations(runs)
         self._search = DetourSearch(pairs, ledger, runs)
+        self._partners = Partners(pairs, evidence, ledger)
 
     def detours(self, pair: Pair, leaving: Leaving) -> Detours | None:
         """The calls since the last agreement of the runs that lead to the first tensor that can be compared."""
         tensors = leaving
         if leaving is None or leaving[0].shape != leaving[1].shape:
-            tensors = self._first_comparable_input(pair)
+            tensors = self._partners.first_comparable(pair)
         if tensors is None:
             return None
         return self._search.detours(tensors)
@@ -65,37 +66,30 @@ class Investigation:
         """
         if leaving is not None and self._hold_same_numbers(*leaving):
             return None
-        tensors = next(self._partners(pair), None)
+        tensors = next(self._partners.sure(pair), None)
         if tensors is None:
             return None
         found = self._search.detours(tensors)
-        if found is None:
-            return None
-        own, other = (found.a, found.b) if pair.a else (found.b, found.a)
-        lone = {call.id for call in pair.calls_a + pair.calls_b}
-        leads_there = any(call.id in lone for call in own)
-        if leads_there and not self._search.have_lone_call(other, side=1 if pair.a else 0):
+        if found is None or self._are_only_lacking(pair, found):
             return None
         return found
+
+    def _are_only_lacking(self, pair: Pair, found: Detours) -> bool:
+        """Whether calls of one run lead to a difference, and the other run only lacks them."""
+        own, other, other_side = found.a, found.b, 1
+        if not pair.a:
+            own, other, other_side = found.b, found.a, 0
+        lone = {call.id for call in pair.calls_a + pair.calls_b}
+        leads_there = not lone.isdisjoint([call.id for call in own])
+        return leads_there and not self._search.have_lone_call(other, other_side)
+
+    def are_partners(self, pair: Pair, tensors: Leaving) -> bool:
+        """Whether two tensors by which a pair was found to differ belong together for sure."""
+        return self._partners.are_sure(pair, tensors)
 
     def begin_alike(self, found: Detours) -> bool:
         """Whether the ways to a difference begin with one call that both runs make."""
         return self._search.are_beside(found.a[0], found.b[0])
-
-    def _partners(self, pair: Pair) -> Iterator[tuple[TensorFacts, TensorFacts]]:
-        """Inputs of later calls that differ because of a cause, where another input of the same calls agrees."""
-        for _, known in self._followers(pair):
-            agreeing = [tensor for tensor in known.inputs if tensor.closeness.same and is_telling(tensor.a)]
-            if agreeing and not known.manner.changes:
-                yield from [(tensor.a, tensor.b) for tensor in known.inputs if _differs_in_values(tensor)]
-
-    def _first_comparable_input(self, pair: Pair) -> Leaving:
-        """The first input of a later call that has one shape in both runs, and differs because of a cause."""
-        inputs = chain.from_iterable(known.inputs for _, known in self._followers(pair))
-        found = next(filter(_differs_in_values, inputs), None)
-        if found is None:
-            return None
-        return found.a, found.b
 
     def relations(self, pair: Pair, leaving: Leaving) -> Relations:
         """What is known of the tensors at a cause; `leaving` are those by which a stretch was found to differ."""
@@ -113,7 +107,7 @@ class Investigation:
         relation = self._weights.relation(found.a, found.b) or self._tensors.answer(question) or _lookup(found.b[0])
         if relation is not None:
             return (relation,)
-        exchanged = (list(self._exchanged(*follower)) for follower in self._followers(pair))
+        exchanged = (list(self._exchanged(*follower)) for follower in self._partners.followers(pair))
         return tuple(next(filter(None, exchanged), []))
 
     def _lookups(self, pair: Pair) -> Iterator[Relation]:
@@ -178,33 +172,32 @@ class Investigation:
 
     def _inputs_of_followers(self, pair: Pair) -> list[Relation]:
         """Inputs of later calls that are exchanged; if there are none, the one of several inputs that differs."""
-        followers = list(self._followers(pair))
+        followers = list(self._partners.followers(pair))
         exchanged = (list(self._exchanged(*follower)) for follower in followers)
         lone = (list(self._lone_input(*follower)) for follower in followers)
         return next(filter(None, chain(exchanged, lone)), [])
 
-    def _followers(self, pair: Pair) -> Iterator[tuple[Pair, Evidence]]:
-        """The first pairs of calls that differ because of a cause."""
-        sightings = self._ledger.sightings
-        later = [number for number in sorted(sightings) if number >= pair.number]
-        for number in later[:MOST_FOLLOWERS]:
-            known = self._evidence[number]
-            follower = self._pairs[number]
-            if known is not None and follower.calls_a and pair.number in sightings[number].causes:
-                yield follower, known
-
     def _lone_input(self, pair: Pair, known: Evidence) -> Iterator[Relation]:
         """The one input of several that differs, if the calls that arranged it are known."""
-        differing = list(self._differing_inputs(pair, known))
-        if len(differing) != 1 or len(known.inputs) < 2:
+        question = self._only_differing_input(pair, known)
+        if question is None or question.a.shape != question.b.shape:
             return
-        question = differing[0]
-        if question.a.shape != question.b.shape or not self._hold_same_numbers(question.a, question.b):
+        if not self._hold_same_numbers(question.a, question.b):
             return
         relation = Relation("input", question.subject, user=pair.calls_a[0])
         relation = self._names.with_order(relation, question.a, question.b)
         if relation.makers_b or relation.makers_a:
             yield relation
+
+    def _only_differing_input(self, pair: Pair, known: Evidence) -> TensorQuestion | None:
+        """The input that differs, if there is one, and all others are known to agree."""
+        differing = list(self._differing_inputs(pair, known))
+        agreeing = [tensor for tensor in known.inputs if tensor.closeness.same]
+        if len(differing) != 1 or not agreeing:
+            return None
+        if len(agreeing) + 1 < len(known.inputs):
+            return None
+        return differing[0]
 
     def _hold_same_numbers(self, a: TensorFacts, b: TensorFacts) -> bool:
         """Whether two tensors hold the same numbers in another order, as far as is known."""
@@ -230,10 +223,6 @@ def _lookup(call: Call) -> Relation | None:
     if not sites:
         return None
     return Relation("lookup", makers_b=(call,), sites=sites)
-
-
-def _differs_in_values(tensor: TensorPair) -> bool:
-    return tensor.closeness.same is False and tensor.a.shape == tensor.b.shape
 
 
 def _parameter_text(facts: TensorFacts) -> str:

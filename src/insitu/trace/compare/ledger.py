@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from insitu.trace.compare.change import SAME_MANNER, Manner
 from insitu.trace.compare.closeness import NOTHING_DIFFERS, Closeness
+from insitu.trace.compare.evidence import TensorPair
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.diff import CauseKind
 from insitu.trace.event import TensorFacts
@@ -86,7 +87,8 @@ class CauseLedger:
     """Links, accounts and sightings of pairs by their number, and what later pairs have shown of earlier ones.
 
     `used` are the pairs whose output another call uses, `agreed` those whose output was found to be the same, and
-    `drift` is how far an output is off within the tolerance.
+    `drift` is how far an output is off within the tolerance. `last_outputs` are the outputs that were compared of last
+    calls that the runs do not both make.
     """
 
     def __init__(self) -> None:
@@ -96,6 +98,7 @@ class CauseLedger:
         self.used: set[int] = set()
         self.agreed: set[int] = set()
         self.drift: dict[int, float] = {}
+        self.last_outputs: list[TensorPair] = []
 
     def causes(self, pair: Pair) -> Numbers:
         """The causes because of which the output of a pair differs; none if it was not found to differ."""

@@ -10,7 +10,7 @@ from insitu.trace.compare.closeness import Certainty
 from insitu.trace.event import Call
 from insitu.trace.explain.explanation import ExpressionSite
 
-RelationKind = Literal["arrangement", "part", "equal", "not turned", "order", "input", "origin", "lookup"]
+RelationKind = Literal["arrangement", "part", "equal", "not turned", "statistics", "input", "origin", "lookup"]
 Unit = Literal["head", "item"]
 
 
@@ -22,7 +22,7 @@ class Relation:
     - "part": another part of what is split: `parts` are the numbers of the parts in a and in b.
     - "equal": another tensor of a, whose name is `equal_to`.
     - "not turned": the values of a, where b needs the transposed ones.
-    - "order": the statistics of a. The values have another order, or differ in what statistics do not show.
+    - "statistics": a tensor with the statistics of a. Whether its values and their order are the same is not known.
     - "input": the one input of a later call, `user`, that differs.
     - "origin": another weight than that of a. `user` is another call of a that takes the weight of a, if b gives that
       call another one: the weights are tied in a only.

@@ -149,10 +149,15 @@ def _close(stack: list[Stop], stops: list[Stop], above: int | None) -> None:
     """Put the ends of the calls that are over; a call in which another thread or step goes on has ended there."""
     if not stack or stack[-1].event.id == above:
         return
-    if above is not None and not any(stop.event.id == above for stop in stack):
+    open_ids = [stop.event.id for stop in stack]
+    if above is None:
+        first = 0
+    elif above in open_ids:
+        first = open_ids.index(above) + 1
+    else:
         return
-    while stack and stack[-1].event.id != above:
-        stops.append(stack.pop())
+    stops += reversed(stack[first:])
+    del stack[first:]
 
 
 def _open_calls(events: list[Event], visible: set[int]) -> set[int]:
@@ -160,17 +165,23 @@ def _open_calls(events: list[Event], visible: set[int]) -> set[int]:
     by_id = {event.id: event for event in events}
     found: set[int] = set()
     for event in events:
-        parent = event.parent
-        if parent is None or event.id not in visible:
-            continue
-        closed = _CLOSED_TO_OPERATORS if _is_inner_operator(event) else _CLOSED
-        while parent is not None and parent not in found:
-            above = by_id.get(parent)
-            if type(above) is not Call or above.kind in closed:
-                break
-            found.add(parent)
-            parent = above.parent
+        if event.parent is not None and event.id in visible:
+            _open_calls_above(event, by_id, found)
     return found
+
+
+def _open_calls_above(event: Event, by_id: dict[int, Event], found: set[int]) -> None:
+    """Add the calls around an event, up to one that is not opened for it."""
+    closed = _CLOSED
+    if _is_inner_operator(event):
+        closed = _CLOSED_TO_OPERATORS
+    parent = event.parent
+    while parent is not None and parent not in found:
+        above = by_id.get(parent)
+        if type(above) is not Call or above.kind in closed:
+            return
+        found.add(parent)
+        parent = above.parent
 
 
 # The kinds of calls that are not opened for what is in them.
@@ -190,14 +201,22 @@ def inputs(call: Call) -> tuple[TensorFacts, ...]:
     return found
 
 
-def returns_its_input(stop: Stop) -> bool:
-    """Whether a call returns the very tensor that it takes, as dropout does in evaluation: it makes no result."""
+def returned_input(stop: Stop) -> int | None:
+    """The place of the input that a call returns as it is, as dropout does in evaluation; None if it makes a result."""
     call = stop.event
-    if type(call) is not Call or len(call.inputs) != 1 or len(call.outputs) != 1:
+    if type(call) is not Call or len(call.outputs) != 1:
+        return None
+    for place, facts in enumerate(call.inputs):
+        if _is_returned(facts, call.outputs[0], call):
+            return place
+    return None
+
+
+def _is_returned(facts: TensorFacts, output: TensorFacts, call: Call) -> bool:
+    """Whether an output is the very tensor that goes in, and the call has not written to it."""
+    if facts.id != output.id or output.producer == call.id:
         return False
-    taken, returned = call.inputs[0], call.outputs[0]
-    is_same_tensor = taken.id == returned.id and taken.producer == returned.producer != call.id
-    return is_same_tensor and (taken.shape, taken.dtype) == (returned.shape, returned.dtype)
+    return (facts.producer, facts.shape, facts.dtype) == (output.producer, output.shape, output.dtype)
 
 
 def _stop(event: Call | Variable, role: Role, path: str | None) -> Stop:

@@ -10,7 +10,7 @@ from insitu.trace.compare.evidence import Comparison
 from insitu.trace.compare.ledger import NONE, Account, Link, Numbers, union
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.state import State
-from insitu.trace.compare.stops import returns_its_input
+from insitu.trace.compare.stops import Stop, returned_input
 from insitu.trace.event import Call, TensorFacts
 
 
@@ -21,17 +21,27 @@ def visit_stretch(state: State, pair: Pair, comparison: Comparison) -> None:
     state.cuts.follow_stretch(pair)
     state.generators.follow(pair)
     is_lone = not pair.a or not pair.b
-    if state.raised is not None and is_lone:  # the exception has ended the other run
-        account = state.ledger.accounts[pair.number] = _account(state)
-        state.sight(pair, state.ledger.causes(state.raised), account)
+    if state.raised is not None and is_lone:
+        _follow_exception(state, pair, state.raised)
         return
-    exception = next(filter(None, [call.raised for call in pair.calls_a + pair.calls_b]), None)
+    exception = _exception(pair)
     state.ledger.accounts[pair.number] = _account(state, exception)
     if exception is not None:
         state.ledger.blame(pair)
         state.raised = state.raised or pair
     elif pair.last:
         _end(state, pair, link, comparison)
+
+
+def _follow_exception(state: State, pair: Pair, raised: Pair) -> None:
+    """Calls that only one run makes because an exception has ended the other run."""
+    account = state.ledger.accounts[pair.number] = _account(state)
+    state.sight(pair, state.ledger.causes(raised), account)
+
+
+def _exception(pair: Pair) -> str | None:
+    """The first exception that ends a call of a stretch."""
+    return next(filter(None, [call.raised for call in pair.calls_a + pair.calls_b]), None)
 
 
 def _account(state: State, exception: str | None = None) -> Account:
@@ -46,13 +56,13 @@ def _link(state: State, pair: Pair) -> Link:
     """How the calls of a stretch hang together with what came before."""
     suspects: list[Pair] = []
     causes, drifters = NONE, frozenset((pair.number,))
-    is_echo = all(map(returns_its_input, pair.a + pair.b))
-    if is_echo:
+    unused = _returned_inputs(pair.a + pair.b)
+    if unused:
         state.ledger.used.add(pair.number)
     for side, calls in enumerate((pair.calls_a, pair.calls_b)):
         for facts, producer in state.producers.inputs(side, calls, pair):
             link = state.ledger.link(producer)
-            if not is_echo:
+            if id(facts) not in unused:
                 state.ledger.used.add(producer.number)
             drifters = union(drifters, link.drifters)
             if link.suspect is not None:
@@ -61,6 +71,17 @@ def _link(state: State, pair: Pair) -> Link:
                 causes = union(causes, _causes(state, producer))
     causes = causes or state.backward(pair)
     return Link(causes, causes, _suspect(pair, suspects), bool(suspects), drifters)
+
+
+def _returned_inputs(stops: Iterable[Stop]) -> set[int]:
+    """The tensors that calls return as they are, by identity; none if one of the calls makes a result."""
+    found: set[int] = set()
+    for stop in stops:
+        place, call = returned_input(stop), stop.event
+        if place is None or type(call) is not Call:
+            return set()
+        found.add(id(call.inputs[place]))
+    return found
 
 
 def _may_differ(state: State, side: int, facts: TensorFacts, producer: Pair) -> bool:
@@ -103,7 +124,9 @@ def _dtypes(tensors: Iterable[TensorFacts]) -> set[str]:
 def _end(state: State, pair: Pair, link: Link, comparison: Comparison) -> None:
     """The last calls of a run: no call uses what they make, so it is compared here."""
     left, right = _leaving(pair.calls_a), _leaving(pair.calls_b)
-    found = [tensor.closeness for tensor in comparison.pairs(left, right)]
+    tensors = comparison.pairs(left, right)
+    state.ledger.last_outputs += tensors
+    found = [tensor.closeness for tensor in tensors]
     if len(left) != len(right) and link.suspect is pair:
         found.append(Closeness(False, "structure", measure="last call"))
     output = worst(found)

@@ -37,7 +37,7 @@ class TensorRelations:
 
     def answer(self, question: TensorQuestion) -> Relation | None:
         """What a tensor of b is."""
-        finders = (self._part, self._arranged, self._reordered, self._untied, self._equal, self._origin)
+        finders = (self._part, self._arranged, self._alike_in_statistics, self._untied, self._equal, self._origin)
         return next(filter(None, (find(question) for find in finders)), None)
 
     def _part(self, question: TensorQuestion) -> Relation | None:
@@ -66,13 +66,13 @@ class TensorRelations:
         relation = self._names.with_order(Relation("arrangement", question.subject, found), a, b)
         return replace(relation, unit=self._unit(a, found))
 
-    def _reordered(self, question: TensorQuestion) -> Relation | None:
+    def _alike_in_statistics(self, question: TensorQuestion) -> Relation | None:
         """The statistics of a, where a later call shows that the values are not the same."""
         closeness = self._comparison.close(question.a, question.b)
         is_hidden = closeness.same and closeness.certainty == "statistics"
         if not is_hidden or not is_telling(question.b):
             return None
-        relation = Relation("order", question.subject, certainty="statistics")
+        relation = Relation("statistics", question.subject, certainty="statistics")
         return self._names.with_order(relation, question.a, question.b)
 
     def _arrangement(self, a: TensorFacts, b: TensorFacts) -> Arrangement | None:

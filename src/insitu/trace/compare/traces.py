@@ -54,7 +54,7 @@ def _diff(sides: tuple[Side, Side], layers: list[Remark], tolerance: Tolerance, 
     found = find_causes(pairs, evidence, sides, comparison)
     findings = Findings(pairs, evidence, found, sides, comparison)
     rows, results = findings.rows()
-    counts = certainty_counts(evidence)
+    counts = certainty_counts(evidence, found.ledger.last_outputs)
     known = {certainty: counts[certainty] for certainty in reversed(CERTAINTIES)}
     return Diff(rows, findings.causes(), remarks + layers, known, labels, tolerance, results)
 

@@ -11,6 +11,7 @@ from insitu.trace.compare.moves import MatrixOperand, weight_of
 from insitu.trace.compare.relation import Relation
 from insitu.trace.compare.traced_runs import TracedRuns, has_values, is_telling
 from insitu.trace.event import Call, TensorFacts
+from insitu.trace.kept_values import Array
 
 
 class WeightRelations:
@@ -54,13 +55,12 @@ class WeightRelations:
         a, b = one.facts, other.facts
         if not has_values(a) or not has_values(b):
             return None
-        is_turned = one.is_turned is not other.is_turned
-        needed = a.kept.T if is_turned else a.kept
         rtol, atol = self._comparison.tolerance.of(a.dtype, b.dtype)
+        needed = _needed(one, other)
         if close_arrays(needed, b.kept, rtol, atol).same:
             return None
         subject = f"weight {b!r}"
-        if is_turned and close_arrays(a.kept, b.kept, rtol, atol).same:
+        if close_arrays(a.kept, b.kept, rtol, atol).same:
             return Relation("not turned", subject)
         found = arrangement(needed, b.kept, rtol, atol)
         if found is None:
@@ -68,11 +68,19 @@ class WeightRelations:
         return Relation("arrangement", subject, found)
 
     def _by_statistics(self, one: MatrixOperand, other: MatrixOperand) -> Relation | None:
-        """That the weights have the same statistics: only their order can make the products differ."""
+        """That the weights have the same statistics, while the products differ."""
         a, b = one.facts, other.facts
         if a.stats is None or a.stats != b.stats or not is_telling(b):
             return None
-        return Relation("order", f"weight {b!r}", certainty="statistics")
+        return Relation("statistics", f"weight {b!r}", certainty="statistics")
+
+
+def _needed(one: MatrixOperand, other: MatrixOperand) -> Array:
+    """The weight of a as the product of b needs it: transposed if only one of the products transposes it."""
+    weight: Array = one.facts.kept
+    if one.is_turned is other.is_turned:
+        return weight
+    return weight.T
 
 
 def _first_weight(calls: Iterable[Call]) -> MatrixOperand | None:
