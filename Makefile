@@ -3,21 +3,22 @@
 #   make bench       overhead against the peers  make format  put the code in form
 #   make faults      every fault test in full    make bugs    what it says of each faulty program of tests/bugs
 #   make zoo         trace hundreds of models    make soak    100,000 training steps (under an hour)
-#   make docs        the site in build/docs      make clean   start anew
+#   make docs        the site in build/docs      make package the sdist and the wheel in dist, checked
+#   make clean       start anew
 #   make PYTHON=python3.12 test                  another Python (after `make clean`)
 
 PYTHON ?= python3
 VENV := .venv
 BENCH := .venv-bench
 ZOO := .venv-zoo
-CODE := src tests dropins docs $(wildcard benchmarks)
+CODE := src tests dropins docs packaging $(wildcard benchmarks)
 
-.PHONY: test demo docs bench browser bugs faults zoo soak lint types unit format clean
+.PHONY: test demo docs bench browser bugs faults zoo soak lint types unit package format clean
 .DELETE_ON_ERROR:
 
 # The browser is fetched while the environment is made.
 test:
-	@$(MAKE) --no-print-directory --jobs 2 browser lint types
+	@$(MAKE) --no-print-directory --jobs 2 browser lint types package
 	@$(MAKE) --no-print-directory unit
 
 lint: $(VENV)/ready
@@ -44,6 +45,10 @@ demo: $(VENV)/ready
 docs: $(VENV)/ready
 	$(VENV)/bin/mkdocs build --strict --quiet
 	@echo "open build/docs/index.html"
+
+# Builds them, and installs the wheel into an empty environment.
+package: $(VENV)/ready
+	$(VENV)/bin/python packaging/check.py
 
 format: $(VENV)/ready
 	$(VENV)/bin/ruff check --fix $(CODE)

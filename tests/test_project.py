@@ -28,9 +28,22 @@ FILES = sorted([*SOURCE.rglob("*.py"), *DROPINS.rglob("*.py")])
 ALLOWED = {
     "trace": {"insitu.errors", "numpy", "pandas"},
     "view": {"insitu.errors", "insitu.ipython", "insitu.trace"},
-    "store": {"insitu.errors", "insitu.trace", "numpy", "h5py", "xxhash", "ml_dtypes", "hdf5plugin", "pandas"},
+    "store": {
+        "insitu.errors",
+        "insitu.operating_system",
+        "insitu.trace",
+        "numpy",
+        "h5py",
+        "xxhash",
+        "ml_dtypes",
+        "hdf5plugin",
+        "pandas",
+    },
     "capture/variables/follow": {"insitu.errors"},
-    "capture": {"insitu.errors", "insitu.ipython", "insitu.trace", "insitu.tracebacks", "numpy", "torch", "xxhash"},
+    "capture": {
+        *("insitu.errors", "insitu.ipython", "insitu.operating_system", "insitu.trace", "insitu.tracebacks"),
+        *("numpy", "torch", "xxhash"),
+    },
 }
 # The one step back, inside a function: print(trace) shows the tree, print(diff) the difference, a notebook all of them.
 BACK = {

@@ -283,7 +283,7 @@ def test_any_order_of_process_actions_loses_and_mixes_nothing(
     seed: int, has_locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_locks:
-        monkeypatch.setattr("insitu.store.journal.journal_writer.fcntl.flock", no_flock)
+        monkeypatch.setattr("insitu.operating_system.fcntl.flock", no_flock)
     model = Model(tmp_path, random.Random(seed))
     try:
         for _ in range(70):

@@ -6,7 +6,6 @@ records after the last call that still runs are taken off as a segment, as they 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from insitu.capture.explain.note import save_waiting_tapes
 from insitu.capture.segment import Segment
 from insitu.capture.tape import OUTERMOST, Seam
 from insitu.capture.tensors import EARLIER, RichValue
+from insitu.operating_system import at_fork
 from insitu.trace.event import Event
 from insitu.trace.missing import Missing
 
@@ -39,7 +39,7 @@ def renew_locks() -> None:
         budget.lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=renew_locks)
+at_fork(after_in_child=renew_locks)
 
 
 class Overflow(Protocol):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.machinery
-import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -37,6 +36,7 @@ from insitu.capture.torch_internals import (
     replace_frame_switch,
     report_missing,
 )
+from insitu.operating_system import at_fork
 
 
 class Regions:
@@ -259,5 +259,5 @@ class _Finder:
 
 
 regions = Regions()
-os.register_at_fork(after_in_child=regions.abandon)
+at_fork(after_in_child=regions.abandon)
 skip_when_compiling(Regions._switch, Regions._pause, _enter, _leave)

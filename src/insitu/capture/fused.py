@@ -7,7 +7,6 @@ runs inside the layer is recorded, fused or not.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import torch
 from torch import nn
 
 from insitu.capture.modes import FunctionMode, function_stack, skip_when_compiling
+from insitu.operating_system import at_fork
 
 FUSED = (nn.TransformerEncoderLayer, nn.TransformerEncoder, nn.MultiheadAttention)
 # The modules of torch that define them: others that ask meanwhile get torch's answer.
@@ -82,7 +82,7 @@ class Question:
 
 
 question = Question()
-os.register_at_fork(after_in_child=question.abandon)
+at_fork(after_in_child=question.abandon)
 
 
 def has_others(arguments: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from insitu.capture.segment import THREAD_STRIDE, Ids
 from insitu.capture.tape import OUTERMOST, VariableEntry
 from insitu.capture.tape_decoder import TapeDecoder
 from insitu.capture.tensors import GIVEN, RichValue
+from insitu.operating_system import at_fork
 from insitu.trace.event import Event, Mark
 
 Sink = Callable[[Event], None]
@@ -37,7 +37,7 @@ def renew_locks() -> None:
         live._lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=renew_locks)
+at_fork(after_in_child=renew_locks)
 
 
 class Live:

@@ -7,7 +7,6 @@ thread with no probe it calls the original and does nothing else.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -31,6 +30,7 @@ from insitu.capture.torch_internals import (
     report_missing,
     tracing_state,
 )
+from insitu.operating_system import at_fork
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -178,7 +178,7 @@ class Patch:
 
 
 patch = Patch()
-os.register_at_fork(after_in_child=patch.abandon)
+at_fork(after_in_child=patch.abandon)
 
 
 def call_for_probes(self: nn.Module, *args: Any, **kwargs: Any) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
+
+from insitu.operating_system import at_fork
 
 
 class Patience:
@@ -43,4 +44,4 @@ class Patience:
 
 
 patience = Patience()
-os.register_at_fork(after_in_child=patience.abandon)
+at_fork(after_in_child=patience.abandon)

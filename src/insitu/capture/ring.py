@@ -6,7 +6,6 @@ the oldest of it: by steps, and by bytes. Tapes hold weak references only, so no
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from insitu.capture.budget import SAMPLE, SLOT
 from insitu.capture.decode import Decoder
 from insitu.capture.segment import THREAD_STRIDE, Ids, Segment
 from insitu.capture.step_counter import StepCounter
+from insitu.operating_system import at_fork
 from insitu.trace.event import Call, Event, Stats, TensorFacts
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def renew_locks() -> None:
         ring.lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=renew_locks)
+at_fork(after_in_child=renew_locks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ long as there are values, torch does not see our weak references, and the values
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ import torch
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.tensors import GIVEN, TensorRef, guarded
 from insitu.capture.torch_internals import replace_tensor_swap, tensor_swap
+from insitu.operating_system import at_fork
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -99,4 +99,4 @@ def take_producer(probe: Probe, tensor: Any) -> int:
 
 
 swaps = TensorSwaps()
-os.register_at_fork(after_in_child=swaps.abandon)
+at_fork(after_in_child=swaps.abandon)

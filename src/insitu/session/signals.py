@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from insitu.errors import is_interrupt
+from insitu.operating_system import at_fork
 
 _NAMES = ["SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGPROF"]
 SIGNALS = [number for name in _NAMES if (number := getattr(signal, name, None)) is not None]
@@ -293,4 +294,4 @@ def _forget_handler() -> None:
         signal.signal(signal.SIGTERM, handler_of_program(handler))
 
 
-os.register_at_fork(before=_set_handler_aside, after_in_parent=_put_handler_back, after_in_child=_forget_handler)
+at_fork(before=_set_handler_aside, after_in_parent=_put_handler_back, after_in_child=_forget_handler)

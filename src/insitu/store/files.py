@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from insitu.errors import StoreError
+from insitu.operating_system import CREATE, READ, READ_WITHOUT_WAITING, write_several, write_several_at
 
 PARTS = ".parts"  # at the end of the name of the folder in which the journals of a run are
 _MOST = 512  # buffers in one call; Linux takes 1024
@@ -30,7 +31,7 @@ def check_writable(path: Path) -> None:
     """Raise if no file can be created in the folder of this one; only trying shows that."""
     unfinished = unfinished_name(path)
     try:
-        os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(os.open(unfinished, CREATE, 0o600))
         unfinished.unlink()
     except OSError as error:
         raise StoreError(f"{str(path)!r} cannot be written: {error.strerror or error}") from None
@@ -44,8 +45,7 @@ def unfinished_name(path: Path) -> Path:
 def check_plain(path: Path) -> None:
     """Raise if the path is not that of a plain file: reading a pipe or a device would block, or never end."""
     try:
-        # Not to block, for what is there may be a pipe.
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = os.open(path, READ_WITHOUT_WAITING)
     except FileNotFoundError:
         raise StoreError("the file does not exist") from None
     except (OSError, ValueError) as error:  # a ValueError for NUL in the name
@@ -80,7 +80,7 @@ def write_whole(path: Path, content: bytes | Iterable[bytes], *, overwrite: bool
 
 
 def _write_synced(path: Path, pieces: Iterable[bytes]) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(path, CREATE, 0o600)
     with open(descriptor, "wb") as file:
         file.writelines(pieces)
         file.flush()
@@ -103,7 +103,7 @@ def rename(unfinished: Path, path: Path, *, overwrite: bool) -> None:
 
 def sync_directory(path: Path) -> None:
     with suppress(OSError):  # not every system opens a directory; the file itself is synced
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, READ)
         try:
             os.fsync(descriptor)
         finally:
@@ -115,7 +115,7 @@ def write_all(file: int, buffers: Sequence[Any], size: int) -> None:
     if size <= len(buffers) * _SMALL:
         buffers = (b"".join(buffers),)
     for start in range(0, len(buffers), _MOST):
-        _write_some(buffers[start : start + _MOST], lambda left: os.writev(file, left))
+        _write_some(buffers[start : start + _MOST], lambda left: write_several(file, left))
 
 
 def write_at(file: int, buffers: Sequence[Any], position: int) -> int:
@@ -123,7 +123,7 @@ def write_at(file: int, buffers: Sequence[Any], position: int) -> int:
 
     def write(left: Sequence[Any]) -> int:
         nonlocal position
-        written = os.pwritev(file, left, position)
+        written = write_several_at(file, left, position)
         position += written
         return written
 

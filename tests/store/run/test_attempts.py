@@ -314,7 +314,7 @@ class TestWithoutLocks:
         def flock(file: int, how: int) -> None:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
-        monkeypatch.setattr("insitu.store.journal.journal_writer.fcntl.flock", flock)
+        monkeypatch.setattr("insitu.operating_system.fcntl.flock", flock)
 
     def test_a_journal_that_is_written_is_not_taken_for_ended(self, parts: Path, target: Path) -> None:
         write(parts, 0, range(3))

@@ -12,7 +12,6 @@ was interrupted is named in `run.missing`. Nothing here waits for another proces
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from functools import partial
@@ -43,6 +42,7 @@ from insitu.capture.values.step_values import StepValues
 from insitu.capture.values.step_writer import StepWriter
 from insitu.capture.values.targets import Targets
 from insitu.errors import is_interrupt
+from insitu.operating_system import at_fork
 from insitu.trace.path import Segments
 
 WHOLE = frozenset[Segments]([()])
@@ -417,7 +417,7 @@ def _abandon_all() -> None:
         recorder.abandon()
 
 
-os.register_at_fork(after_in_child=_abandon_all)
+at_fork(after_in_child=_abandon_all)
 _hooks = (ValueRecorder.on_module, ValueRecorder.enter, ValueRecorder.leave)
 skip_when_compiling(*_hooks, ValueRecorder._add_output, ValueRecorder._after_call)
 _works = (ValueRecorder._take_outputs, ValueRecorder._finish_step, ValueRecorder.take)

@@ -7,7 +7,6 @@ at each of its steps, and is still one call.
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 import types
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
@@ -31,6 +30,7 @@ from insitu.capture.variables.reach import Reach, original_of, watched_codes
 from insitu.capture.variables.reporters import Audience, audiences, watched_places
 from insitu.capture.variables.swaps import swaps
 from insitu.capture.variables.variants import Codes, by_lines, variant
+from insitu.operating_system import at_fork
 from insitu.tracebacks import without_own_frames
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class FunctionWatch:
 
 # The probes of functions that are watched outside of all sessions, by thread.
 own_probes: dict[int, tuple[Probe, ...]] = {}
-os.register_at_fork(after_in_child=own_probes.clear)
+at_fork(after_in_child=own_probes.clear)
 
 
 def probes_here() -> tuple[Probe, ...]:

@@ -6,7 +6,6 @@ only knows that probe, which is faster.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from insitu.capture.variables.follow.report_plan import NO_EXTRAS, Extras
 from insitu.capture.variables.follow.rewrite import Reporter, ReportPoint, Shortcut, rewrite
 from insitu.capture.variables.patterns import VariablePatterns, patterns_of
 from insitu.capture.variables.variable_tracker import is_number
+from insitu.operating_system import at_fork
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -114,10 +114,10 @@ def unique(names: Iterable[str]) -> tuple[str, ...]:
 
 
 audiences = Audiences()
-os.register_at_fork(after_in_child=audiences.abandon)
+at_fork(after_in_child=audiences.abandon)
 # Recordings of values hear the reports of all threads.
 recordings: list[Callable[[ReportPoint, Any, FrameType], None]] = []
-os.register_at_fork(after_in_child=recordings.clear)
+at_fork(after_in_child=recordings.clear)
 # The file and the name of each watched function: its call has its arguments, so no record is needed for them.
 watched_places: set[tuple[str, str]] = set()
 

@@ -6,7 +6,6 @@ region runs, all are put back.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from insitu.capture.variables.follow.report_plan import NO_EXTRAS, Extras
 from insitu.capture.variables.patterns import patterns_of
 from insitu.capture.variables.reporters import make_thread_reporter, rewritten
 from insitu.errors import tell
+from insitu.operating_system import at_fork
 
 
 class Wish(NamedTuple):
@@ -120,6 +120,6 @@ def joint_extras(several: Iterable[Extras]) -> Extras:
 
 
 swaps = Swaps()
-os.register_at_fork(after_in_child=swaps.abandon)
+at_fork(after_in_child=swaps.abandon)
 regions.pausing.append(swaps.pause)
 skip_when_compiling(Swaps.pause, Swaps._settle, Swaps._code)

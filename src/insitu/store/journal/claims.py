@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from insitu.errors import StoreError
+from insitu.operating_system import CREATE, READ_NO_LINK
 from insitu.store.journal.parts import RUN_ID, check_not_link, place_of, places
 from insitu.store.journal.process import Process
 
@@ -66,7 +67,7 @@ class Claim:
     def read(cls, path: Path) -> Claim | None:
         """The claim in a file; None if it cannot be read."""
         with suppress(OSError, ValueError, TypeError, KeyError, StoreError):
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            file = os.open(path, READ_NO_LINK)
             try:
                 data = json.loads(os.read(file, 4096))
             finally:
@@ -107,7 +108,7 @@ class Board:
 
     def _write(self, path: Path, start: Start) -> None:
         claim = {"start": str(start), "ranks": self.ranks, "time": time.time()}
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        file = os.open(path, CREATE, 0o600)
         try:
             processes = {"process": Process.current().to_json(), "parent": Process.parent().to_json()}
             os.write(file, json.dumps({**claim, **processes}).encode())

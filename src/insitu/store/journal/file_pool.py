@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from insitu.errors import StoreError
+from insitu.operating_system import READ_NO_LINK, read_at
 
 _LARGEST_READ = 2**30  # Linux reads at most 2 GiB at a time
 
@@ -34,7 +35,7 @@ class FilePool:
         if file is None:
             if len(self._open) >= self._most:
                 os.close(self._open.pop(next(iter(self._open))))
-            file = os.open(self._paths[number], os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            file = os.open(self._paths[number], READ_NO_LINK)
             self._open[number] = file
         return file
 
@@ -49,9 +50,9 @@ class FilePool:
 
 def _read(file: int, start: int, length: int) -> bytes:
     if length <= _LARGEST_READ:
-        return os.pread(file, length, start)
+        return read_at(file, length, start)
     starts = range(start, start + length, _LARGEST_READ)
-    return b"".join([os.pread(file, min(_LARGEST_READ, start + length - at), at) for at in starts])
+    return b"".join([read_at(file, min(_LARGEST_READ, start + length - at), at) for at in starts])
 
 
 class PooledFile:

@@ -27,6 +27,7 @@ from typing import Protocol
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
+from insitu.operating_system import read_at
 from insitu.store.format_version import JOURNAL_VERSION
 
 MAGIC = b"\x93isj%02d\r\n" % JOURNAL_VERSION
@@ -104,7 +105,7 @@ class OpenFile:
 
     def read(self, start: int, length: int) -> bytes:
         """Some of the bytes; fewer if the file ends before."""
-        return os.pread(self.file, length, start)
+        return read_at(self.file, length, start)
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import NewerVersionError, StoreError
+from insitu.operating_system import READ_NO_LINK, read_at
 from insitu.store.format_version import JOURNAL_VERSION, check_version
 from insitu.store.journal import frames
 from insitu.store.journal.declarations import DeclaredNames, checked_text
@@ -215,7 +216,7 @@ def read_shard(place: JournalPlace) -> Shard:
     state = state_of(place)  # before reading: a journal that ends while it is read was not killed
     for path, tag in _files_of_journal(shard):
         try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            file = os.open(path, READ_NO_LINK)
         except OSError as error:
             shard.add_trouble(f"{path.name} cannot be read: {error.strerror}")
             continue
@@ -270,7 +271,7 @@ def _final_state(shard: Shard, state: State) -> State:
 
 def _tag_of(file: int, name_tag: bytes) -> bytes:
     """The tag at the beginning of a file and before its first frame; if the two differ, the one in its name."""
-    size, begin = len(frames.MAGIC), os.pread(file, 24, 0)
+    size, begin = len(frames.MAGIC), read_at(file, 24, 0)
     first, second = begin[size : size + 8], begin[size + 8 : size + 16]
     if first == second and len(first) == 8:
         return first

@@ -6,7 +6,6 @@ one machine. It is exact where the writer got its lock and runs, or ran, on this
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from insitu.operating_system import READ_NO_LINK, is_file_locked, read_at
 from insitu.store.journal import frames
 from insitu.store.journal.parts import JournalPlace, journal_files
 from insitu.store.journal.process import Process
@@ -45,7 +45,7 @@ class JournalOwner:
 @contextmanager
 def open_for_reading(path: Path) -> Iterator[int]:
     """The number of an open file, which is not a link."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    file = os.open(path, READ_NO_LINK)
     try:
         yield file
     finally:
@@ -70,7 +70,7 @@ def has_ended(folder: Path) -> bool:
             last = frames.last_bytes(tag)
             with open_for_reading(path) as file:
                 size = os.fstat(file).st_size
-                return size > len(last) and os.pread(file, len(last), size - len(last)) == last
+                return size > len(last) and read_at(file, len(last), size - len(last)) == last
     return False
 
 
@@ -112,9 +112,7 @@ def is_locked(folder: Path) -> bool | None:
     try:
         for path, _ in journal_files(folder)[-1:]:
             with open_for_reading(path) as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+                return is_file_locked(file)
     except OSError:
         return None
     return False

@@ -6,7 +6,6 @@ time, until a later step begins or the journal ends.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import numpy as np
 from xxhash import xxh3_128_digest
 
 from insitu.errors import StoreError
+from insitu.operating_system import read_at
 from insitu.store.journal import frames
 from insitu.store.journal.entry_table import StepFrame
 from insitu.store.journal.journal_reader import FRAME_ERRORS, FramePlace, Shard, read_frame, steps_of
@@ -113,7 +113,7 @@ class JournalTail:
                 scan = frames.FrameScan(frames.OpenFile(file), tag, sequence)
                 begin = start if number == self._next.file else None
                 for frame in scan.frames(begin):
-                    yield _ReadFrame(number, frame, os.pread(file, frame.length, frame.start))
+                    yield _ReadFrame(number, frame, read_at(file, frame.length, frame.start))
                 sequence = scan.sequence
 
     def _apply(self, frame: frames.Frame) -> None:

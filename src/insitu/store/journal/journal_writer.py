@@ -14,7 +14,6 @@ whether that process got the lock of the file; its last one, END, says that it i
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time as clock
 from collections.abc import Iterable, Mapping
@@ -31,6 +30,7 @@ import numpy as np
 from xxhash import xxh3_128_digest
 
 from insitu.errors import StoreError, is_interrupt, tell
+from insitu.operating_system import CREATE_TO_APPEND, lock_file, sync_data
 from insitu.store.files import PARTS, sync_directory, write_all
 from insitu.store.format_version import JOURNAL_VERSION
 from insitu.store.journal import frames
@@ -366,7 +366,7 @@ class JournalWriter:
             self._make_folder()
             file = _new_file(path)
         try:
-            index = json_bytes({**self._about, "lock": _lock(file), "declared": self._declarations.records})
+            index = json_bytes({**self._about, "lock": lock_file(file), "declared": self._declarations.records})
             begin = frames.MAGIC + self._tag + frames.head(self._tag, frames.ABOUT, self._sequence, index, 0)
             write_all(file, [begin], len(begin))
             has_name = os.fstat(file).st_nlink > 0  # not every file system counts names
@@ -392,7 +392,7 @@ class JournalWriter:
             try:
                 for file in (*full, self._file):
                     if file >= 0:
-                        os.fdatasync(file)
+                        sync_data(file)
                 if not self._is_name_synced:
                     self._is_name_synced = True
                     sync_directory(self.folder)
@@ -416,16 +416,7 @@ class JournalWriter:
 
 
 def _new_file(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
-
-
-def _lock(file: int) -> bool:
-    """Lock a file, which shows readers that the run goes on; return whether that worked."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+    return os.open(path, CREATE_TO_APPEND, 0o600)
 
 
 @lru_cache(maxsize=256)

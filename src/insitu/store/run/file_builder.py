@@ -19,6 +19,7 @@ import numpy as np
 from h5py import h5d, h5p, h5s, h5z
 
 from insitu.errors import choose
+from insitu.operating_system import CREATE_TO_CHANGE, reserve
 from insitu.store.files import write_all, write_at
 from insitu.store.hdf5 import BLOSC2, need_blosc2, text_attribute
 from insitu.store.stored_type import Array
@@ -177,10 +178,10 @@ def check_compression(compression: str) -> str:
 @contextmanager
 def build_file(path: Path, payload: int, datasets: int, compression: str) -> Iterator[FileBuilder]:
     """A new file that only its owner can read, with room for the payload; it is synced at the end."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, CREATE_TO_CHANGE, 0o600)
     try:
         write_all(descriptor, [image := _empty_file()], len(image))
-        os.posix_fallocate(descriptor, 0, payload + payload // 64 + _OBJECT * (datasets + 256))
+        reserve(descriptor, payload + payload // 64 + _OBJECT * (datasets + 256))
         with h5py.File(path, "r+", libver=("v110", "v110"), locking=False) as file:
             yield FileBuilder(file, descriptor, compression, datasets)
         os.fsync(descriptor)

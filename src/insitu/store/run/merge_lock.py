@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from insitu.errors import StoreError
+from insitu.operating_system import CREATE, READ_NO_LINK
 from insitu.store.journal.parts import check_not_link
 from insitu.store.journal.process import Process
 
@@ -63,7 +64,7 @@ def _marker_alone(parts: Path) -> Path | None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    file = os.open(path, CREATE, 0o600)
     try:
         os.write(file, content)
     finally:
@@ -88,7 +89,7 @@ def _others(parts: Path, own: Path | None) -> list[Path]:
 
 def _process_of(marker: Path) -> Process | None:
     try:
-        file = os.open(marker, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        file = os.open(marker, READ_NO_LINK)
         try:
             return Process.from_json(json.loads(os.read(file, 4096)))
         finally:

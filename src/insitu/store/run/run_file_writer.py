@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from xxhash import xxh3_64, xxh3_64_intdigest, xxh3_128
 
+from insitu.operating_system import free_bytes
 from insitu.store.format_version import RUN_VERSION
 from insitu.store.hdf5 import RUN_FORMAT, escaped, h5type_of, numpy_type, text_attribute, text_type
 from insitu.store.journal.entry_table import (
@@ -83,8 +84,7 @@ def write_run_file(shards: RunShards, path: Path, *, compression: str, verify: b
 
 def check_room(folder: Path, payload: int, journals: int) -> None:
     """Raise before anything is written if the disk cannot hold the file beside the journals."""
-    disk = os.statvfs(folder)
-    free = disk.f_bavail * disk.f_frsize
+    free = free_bytes(folder)
     if payload > free:
         raise OSError(
             errno.ENOSPC,
