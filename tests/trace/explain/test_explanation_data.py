@@ -65,6 +65,15 @@ def test_plain_data_becomes_the_same_explanation(value: Any) -> None:
     assert (after.site, after.misfits, after.origins) == (before.site, before.misfits, before.origins)
 
 
+def test_field_that_an_older_version_did_not_know_has_its_default() -> None:
+    data = plain_explanation(explanation())
+    for origin in data["origins"]:
+        del origin["range_exit"], origin["count"]
+    after = explanation_of(data)
+    assert after is not None
+    assert [each.site for each in after.origins] == [each.site for each in explanation().origins]
+
+
 def damaged(name: str, value: Any) -> dict[str, Any]:
     return {**plain_explanation(explanation()), name: value}
 

@@ -6,7 +6,7 @@ a text shows of it: dtype, shape and type.
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import UnionType
@@ -127,16 +127,22 @@ def _member(data: Any, kind: type[Enum]) -> Enum:
 
 
 def _built_fields(data: Any, kind: Any) -> Any:
-    """A dataclass from the dict of its fields, none of which may be missing."""
+    """A dataclass from the dict of its fields. A field that an older insitu did not know gets its default."""
     hints = _hints(kind)
-    if not isinstance(data, dict) or data.keys() != hints.keys():
+    if not isinstance(data, dict) or not _required(kind) <= data.keys() <= hints.keys():
         raise _WrongData
-    return kind(**{name: _built(data[name], hint) for name, hint in hints.items()})
+    return kind(**{name: _built(value, hints[name]) for name, value in data.items()})
 
 
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
+
+
+@cache
+def _required(kind: Any) -> frozenset[str]:
+    """The names of the fields that have no default."""
+    return frozenset(each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING)
 
 
 def _value(data: Any) -> Any:
