@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 import insitu
-from insitu.capture.guard.heard import HeardMethod, MethodListener
+from insitu.capture.guard.method_calls import MethodCalls, MethodListener
 from insitu.trace.findings import Finding, MissingGradients, OptimizerGap, StuckParameters
 from insitu.trace.step_findings import (
     ActiveDropout,
@@ -520,7 +520,7 @@ def test_a_method_that_somebody_else_replaces_stays_replaced() -> None:
 
     heard: list[object] = []
     with ExitStack() as undo:
-        HeardMethod(Owner, "act").listen(MethodListener(lambda *call: heard.append(call), pytest.fail), undo)
+        MethodCalls(Owner, "act").listen(MethodListener(lambda *call: heard.append(call), pytest.fail), undo)
         assert Owner().act() == 1 and len(heard) == 1
         Owner.act = lambda self: 2  # type: ignore[method-assign]
     assert Owner().act() == 2
@@ -536,6 +536,6 @@ def test_an_error_of_a_listener_never_reaches_the_program() -> None:
 
     troubles: list[Exception] = []
     with ExitStack() as undo:
-        HeardMethod(Owner, "act").listen(MethodListener(fail, lambda what, error: troubles.append(error)), undo)
+        MethodCalls(Owner, "act").listen(MethodListener(fail, lambda what, error: troubles.append(error)), undo)
         assert Owner().act() == 1
     assert [str(error) for error in troubles] == ["own error"]

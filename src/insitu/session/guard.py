@@ -17,7 +17,7 @@ from torch import nn
 
 from insitu.capture.flight_checks import FlightChecks
 from insitu.capture.guard.check import GuardChecks, names
-from insitu.capture.guard.scaling import scaling
+from insitu.capture.guard.method_calls import MethodListener, loss_scaling
 from insitu.capture.guard.training import Training
 from insitu.capture.recorder import Recorder
 from insitu.errors import NonFiniteError, PatternError, SubjectError, brief, choose, tell
@@ -209,8 +209,7 @@ class GuardEntry(Entry):
         self.training = Training(subject, checks, self.recorder.trouble)
         with ExitStack() as undo:
             undo.callback(checks.stop)
-            scaling.begin(checks)
-            undo.callback(scaling.end, checks)
+            loss_scaling.listen(MethodListener(checks.begin_scaling, self.recorder.trouble, checks.end_scaling), undo)
             self.recorder.start(frame)
             undo.callback(self.recorder.stop)
             self.training.start(undo)

@@ -44,12 +44,13 @@ class ModuleAround:
 
 def explanation(moment: Moment) -> Explanation:
     """Why an exception was raised. Neither autograd nor any mode sees what is done for it."""
-    with torch.no_grad(), DisableTorchFunction(), DisableTorchDispatch():
-        reading = Reading(moment.tape, cleared=moment.cleared)
-        try:
-            return with_cells(explain(build_failure(moment, reading)))
-        finally:
-            reading.close()
+    with (
+        torch.no_grad(),
+        DisableTorchFunction(),
+        DisableTorchDispatch(),
+        Reading(moment.tape, cleared=moment.cleared) as reading,
+    ):
+        return with_cells(explain(build_failure(moment, reading)))
 
 
 def build_failure(moment: Moment, reading: Reading) -> Failure:

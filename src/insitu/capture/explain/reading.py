@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import CodeType
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor
 
@@ -23,8 +23,9 @@ class Reading(FailureHistory):
     """A tape, read to explain an error; a call is known by its offset, a tensor by its `Value`.
 
     `cleared` says from where on the tape of a live session was cleared last, and how much of it so far: the calls
-    before that are still running. The facts of values are made when they are needed, and forgotten by `close`: a later
-    decoding numbers them differently. `with_nestings` says whether the sites of calls know the loops around them.
+    before that are still running. The facts of values are made when they are needed, and forgotten when the block
+    ends: a later decoding numbers them differently. `with_nestings` says whether the sites of calls know the loops
+    around them.
     """
 
     def __init__(self, tape: Tape, *, cleared: tuple[int, int] = (0, 0), with_nestings: bool = False) -> None:
@@ -34,8 +35,10 @@ class Reading(FailureHistory):
         self._tape = TapeDecoder(self._decoder, tape, Ids(self._cleared), connects=False)
         self._callees: dict[int, CalleeFacts] = {}
 
-    def close(self) -> None:
-        """Forget the facts of the values."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self._decoder.values.release()
 
     def call(self, at: int) -> Call:

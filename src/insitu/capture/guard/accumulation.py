@@ -20,7 +20,7 @@ from insitu.capture.tensors import Value
 from insitu.capture.torch_internals import version_counter
 from insitu.trace.event import Call, Site
 from insitu.trace.loss_input import LOSSES
-from insitu.trace.operation import Operation, operation
+from insitu.trace.operation import Operation
 from insitu.trace.step_health import AccumulationHistory
 
 MOST_CALLS = 24  # behind the tensor of a backward pass: the reduction is near
@@ -140,7 +140,7 @@ def mean_behind(reading: Reading, losses: Iterable[Value], *, is_scaled: bool) -
         at = reading.producer(value)
         if at is None or len(waiting) > MOST_CALLS:
             continue
-        what = operation_at(reading, at)
+        what = reading.operation(at)
         if is_mean(reading, at, what):
             return at
         if passes_mean(reading, at, what, is_scaled=is_scaled):
@@ -172,7 +172,7 @@ def has_split(reading: Reading, losses: Iterable[Value]) -> bool:
     for count, at in enumerate(producers(reading, losses, set())):
         if count == MOST_DISTANT:
             return False
-        if operation_at(reading, at).base in SPLITS and is_over_rows(reading, at):
+        if reading.operation(at).base in SPLITS and is_over_rows(reading, at):
             return True
     return False
 
@@ -181,9 +181,3 @@ def is_over_rows(reading: Reading, at: int) -> bool:
     """Whether a call splits a tensor along its first dimension."""
     dims = [reading.kwargs(at).get("dim", 0), *reading.args(at)[2:3]]
     return not any(dims)
-
-
-def operation_at(reading: Reading, at: int) -> Operation:
-    """The operation of a call."""
-    callee = reading.callee_facts(at)
-    return operation(callee.kind, callee.name)

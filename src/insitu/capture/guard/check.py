@@ -88,12 +88,13 @@ class GuardChecks:
         """Whether a backward pass has run."""
         return self.passes > 0
 
-    def begin_scaling(self) -> None:
-        """A loss is about to be scaled."""
-        self.is_scaled = self.is_scaling = True
+    def begin_scaling(self, scaler: Any, args: Any, kwargs: Any) -> None:
+        """A `GradScaler` is about to scale a loss: then gradients may overflow, and the scaler skips that step."""
+        if scaler.is_enabled():
+            self.is_scaled = self.is_scaling = True
 
     def end_scaling(self) -> None:
-        """The loss was scaled."""
+        """The loss was scaled, or an exception ended that."""
         self.is_scaling = False
 
     def open(self, probe: Probe, at: int) -> None:
@@ -282,11 +283,8 @@ class ProbeChecks:
         is_harmless = is_mask and not wait.holds_nan
         if is_harmless:
             return None
-        reading = Reading(self.probe.tape)
-        try:
+        with Reading(self.probe.tape) as reading:
             return report_waiting(self, wait, "model", reading, at)
-        finally:
-            reading.close()
 
     def waiting_behind(self, found: list[Value]) -> Wait | None:
         """The finding that waits behind one of some values."""

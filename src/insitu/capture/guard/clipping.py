@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 
 from insitu.capture.explain.reading import Reading, values
-from insitu.capture.guard.accumulation import operation_at
 from insitu.capture.tape import Tape
 from insitu.capture.tensors import Value
-from insitu.trace.operation import operation
 
 UNSCALED = "check_and_unscale"  # how the name of the function ends with which a scaler divides gradients
 NORMS = frozenset({"norm", "vector_norm", "matrix_norm"})
@@ -45,8 +43,7 @@ def clip_before_unscaling(reading: Reading, begin: int, gradients: Container[int
 
 def bare_name(reading: Reading, at: int) -> str:
     """The name of a function without what marks a private one, and one for lists of tensors."""
-    callee = reading.callee_facts(at)
-    return operation(callee.kind, callee.name).base.strip("_").removeprefix("foreach_")
+    return reading.operation(at).base.strip("_").removeprefix("foreach_")
 
 
 def changes_gradient(reading: Reading, at: int, gradients: Container[int]) -> bool:
@@ -69,7 +66,7 @@ def has_tensor_factor(reading: Reading, at: int) -> bool:
 
 def is_scaled_limit(reading: Reading, at: int, *, has_norm: bool) -> bool:
     """Whether a call divides a limit by a norm, and the limit is so large that it is scaled itself."""
-    what = operation_at(reading, at)
+    what = reading.operation(at)
     if not has_norm or not what.is_reflected:
         return False
     return any(isinstance(item, float) and item >= LARGE_LIMIT for item in reading.args(at))

@@ -9,7 +9,6 @@ from insitu.capture.explain.reading import Reading, values
 from insitu.capture.guard.facts import input_values
 from insitu.capture.tensors import ParameterValue, Value
 from insitu.trace.event import Call
-from insitu.trace.operation import operation
 
 SHAPES = frozenset({"size", "shape", "dim", "numel", "stride", "device", "dtype"})
 EXITS = frozenset({"numpy", "detach", "data", "item", "tolist", "__array__", "__float__", "argmax"})
@@ -54,8 +53,7 @@ def is_result(value: Value) -> bool:
 
 def takes_shape_only(reading: Reading, at: int) -> bool:
     """Whether a call takes nothing but the shape, dtype and device of a tensor."""
-    callee = reading.callee_facts(at)
-    own = operation(callee.kind, callee.name).own
+    own = reading.operation(at).own
     return own.endswith("_like") or (own.startswith("new_") and own != "new_tensor") or own in SHAPES
 
 
@@ -66,8 +64,7 @@ def is_cut(reading: Reading, at: int) -> bool:
 
 def is_exit(reading: Reading, at: int) -> bool:
     """Whether a call in a module takes what was computed there out of torch; a parameter may be read by anybody."""
-    callee = reading.callee_facts(at)
-    if operation(callee.kind, callee.name).own not in EXITS or not is_cut(reading, at):
+    if reading.operation(at).own not in EXITS or not is_cut(reading, at):
         return False
     has_parameter = any(isinstance(value, ParameterValue) for value in input_values(reading, at))
     return not has_parameter and bool(reading.modules(at))

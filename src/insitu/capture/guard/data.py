@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from insitu.capture.explain.reading import Reading, values
-from insitu.capture.guard.accumulation import operation_at
 from insitu.capture.guard.clipping import calls_since
 from insitu.capture.guard.cut import producers
 from insitu.capture.guard.facts import facts_of, input_values
@@ -34,7 +33,7 @@ ENTRIES = frozenset({"factory", "conversion", "copy"})  # how data enters torch,
 def byte_input(reading: Reading) -> ByteInput | None:
     """The bytes that the first layer gets; None if it gets other numbers, or a normalization follows."""
     for at in calls_since(reading.tape, 0):
-        if operation_at(reading, at).base in LAYERS and not reading.has_raised(at):
+        if reading.operation(at).base in LAYERS and not reading.has_raised(at):
             return bytes_of(reading, at)
     return None
 
@@ -61,7 +60,7 @@ def unchanged_values(reading: Reading, layer: int) -> list[Value]:
         at = reading.producer(value)
         if at is None:
             return chain
-        what = operation_at(reading, at)
+        what = reading.operation(at)
         if not what.is_move and what.family not in ENTRIES:
             return []
         value = next(iter(input_values(reading, at)), None)
@@ -70,7 +69,7 @@ def unchanged_values(reading: Reading, layer: int) -> list[Value]:
 
 def is_entry(reading: Reading, at: int) -> bool:
     """Whether a call of the user's code makes floats of bytes, or brings data into torch."""
-    return operation_at(reading, at).family in ENTRIES and reading.frame(at) is not None
+    return reading.operation(at).family in ENTRIES and reading.frame(at) is not None
 
 
 def is_byte(value: Value) -> bool:
@@ -101,7 +100,7 @@ def is_normalized(reading: Reading, layer: int) -> bool:
     result = next(iter(values(reading.result(layer))), None)
     for at in calls_since(reading.tape, reading.after(layer)):
         if reading.callee(at).kind == "function" and any(value is result for value in input_values(reading, at)):
-            return operation_at(reading, at).base in NORMS
+            return reading.operation(at).base in NORMS
     return False
 
 
@@ -111,7 +110,7 @@ def broadcast_pairs(reading: Reading, losses: Iterable[Value]) -> Iterator[Broad
         if count == MOST_LOSS_CALLS:
             return
         pair = input_values(reading, at)[:2]
-        what = operation_at(reading, at)
+        what = reading.operation(at)
         is_pairwise = what.family in ("elementwise", "loss") and len(pair) == 2
         if not is_pairwise or pair[0].requires_grad == pair[1].requires_grad:
             continue
@@ -128,11 +127,11 @@ def shape_origins(reading: Reading, value: Value) -> Iterator[ShapeOrigin]:
     for can_select in (False, True):
         found = last_before(reading, value, wanted, can_select=can_select)
         at = reading.producer(found)
-        is_sent = at is not None and operation_at(reading, at).base == "requires_grad"  # by another process
+        is_sent = at is not None and reading.operation(at).base == "requires_grad"  # by another process
         if at is None or is_sent:
             return
         yield ShapeOrigin(reading.call(at), shape_of(reading, found))
-        if not operation_at(reading, at).is_move:
+        if not reading.operation(at).is_move:
             return
 
 
@@ -142,7 +141,7 @@ def last_before(reading: Reading, value: Value, shape: Shape, *, can_select: boo
         at = reading.producer(value)
         if at is None:
             return value
-        may_differ = can_select and operation_at(reading, at).is_move
+        may_differ = can_select and reading.operation(at).is_move
         inputs = [each for each in input_values(reading, at) if may_differ or shape_of(reading, each) == shape]
         earlier = next((each for each in inputs if reading.producer(each) is not None), None)
         if earlier is None:

@@ -16,9 +16,8 @@ from torch import nn
 
 from insitu.capture.calls import FunctionCallee
 from insitu.capture.explain.reading import Reading, values
-from insitu.capture.guard.accumulation import operation_at
 from insitu.capture.guard.clipping import calls_since
-from insitu.capture.guard.heard import MethodListener, Trouble, mode_change
+from insitu.capture.guard.method_calls import MethodListener, Trouble, mode_change
 from insitu.capture.guard.ownership import CALLER
 from insitu.capture.guard.places import Place, place_of, site_at
 from insitu.capture.names import ModuleCallee
@@ -120,12 +119,9 @@ class Modes:
         """Look for dropout in the evaluation that ends."""
         windows, self._evaluations = self._evaluations, []
         for window in windows:
-            reading = Reading(window.check.probe.tape)
-            try:
+            with Reading(window.check.probe.tape) as reading:
                 for at in calls_since(reading.tape, window.offset):
                     self._look_at_dropout(reading, at)
-            finally:
-                reading.close()
 
     def _look_at_dropout(self, reading: Reading, at: int) -> None:
         if not is_unaware_dropout(reading, at):
@@ -229,11 +225,8 @@ class Modes:
         if self._has_switched:
             return None
         for window in self._tails:
-            reading = Reading(window.check.probe.tape)
-            try:
+            with Reading(window.check.probe.tape) as reading:
                 found = self._evaluated_in_training(reading, window.offset)
-            finally:
-                reading.close()
             if found is not None:
                 return found
         return None
@@ -275,7 +268,7 @@ def is_unaware_dropout(reading: Reading, at: int) -> bool:
     """Whether a call is a dropout that is on, and whose expression does not say whether the model trains."""
     if not isinstance(reading.callee(at), FunctionCallee):
         return False
-    what, kwargs = operation_at(reading, at), reading.kwargs(at)
+    what, kwargs = reading.operation(at), reading.kwargs(at)
     if what.base == ATTENTION:
         return bool(kwargs.get("dropout_p", (*reading.args(at), *[0.0] * 5)[4]))
     if what.draws != "in training" or "dropout" not in what.base:
@@ -295,7 +288,7 @@ def says_training(node: ast.AST) -> bool:
 
 def is_metric(reading: Reading, at: int) -> bool:
     """Whether a call computes a loss, or what metrics are computed with."""
-    what = operation_at(reading, at)
+    what = reading.operation(at)
     return what.family == "loss" or what.base in METRICS
 
 

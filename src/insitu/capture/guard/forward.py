@@ -207,15 +207,12 @@ def pass_on(check: ProbeChecks, tensors: CallTensors, passage: Passage, wait: Wa
     """A finding that waits has come into a call whose result is not finite either: report it if it matters now."""
     passes = wait.passes + passage.outgoing.nan
     contact = Contact(passage, bad_share(tensors.inputs), bad_share(tensors.outputs), passes)
-    reading = Reading(check.probe.tape)
-    try:
+    with Reading(check.probe.tape) as reading:
         if contact.makes_nan and not isinstance(wait.finding, NonFiniteInput):
             wait = replace(wait, finding=replace(wait.finding, reach="nan", consumer=reading.call(tensors.at)))
         reach = None if wait.is_data else reach_beyond_repair(contact)
         if reach is not None:
             return report_waiting(check, wait, reach, reading, tensors.at)
-    finally:
-        reading.close()
     bad = [tensor for tensor in tensors.outputs if not is_finite(tensor)]
     check.nodes.add_unlikely(tensors.at, bad)
     check.waiting.add(tensors.at, replace(wait, passes=passes))
@@ -368,11 +365,8 @@ def gone(values: list[Value]) -> list[Value]:
 
 def call_path(check: ProbeChecks, at: int) -> str:
     """The path of the module in which a call was made."""
-    reading = Reading(check.probe.tape)
-    try:
+    with Reading(check.probe.tape) as reading:
         return reading.call(at).path
-    finally:
-        reading.close()
 
 
 # Findings.
@@ -391,8 +385,8 @@ def opaque_finding(check: ProbeChecks, at: int, tensor: Tensor) -> Finding | Non
 
 def input_finding(check: ProbeChecks, at: int, value: Value, tensor: Tensor, path: str) -> NonFiniteInput:
     """The finding of a tensor that was not finite before the guard began, or of the parameter that it came from."""
-    tensor, reading = tensor_of(value, tensor), Reading(check.probe.tape)
-    try:
+    tensor = tensor_of(value, tensor)
+    with Reading(check.probe.tape) as reading:
         call, facts = reading.call(at), facts_of(tensor)
         name = parameter_path(check.probe, tensor) or names_at(reading, at).get(id(value), "")
         return NonFiniteInput(
@@ -404,16 +398,14 @@ def input_finding(check: ProbeChecks, at: int, value: Value, tensor: Tensor, pat
             index=first_bad(tensor, nan=finiteness_of(tensor).nan),
             operands=(TensorOperand(facts, name),),
         )
-    finally:
-        reading.close()
 
 
 def result_finding(
     check: ProbeChecks, at: int, output: Tensor, inputs: list[Tensor], *, has_finite_inputs: bool
 ) -> NonFiniteResult:
     """The finding of a call that produced NaN or Inf; `inputs` are the tensors that went in and are still there."""
-    reading, nan = Reading(check.probe.tape), finiteness_of(output).nan
-    try:
+    nan = finiteness_of(output).nan
+    with Reading(check.probe.tape) as reading:
         call = reading.call(at)
         return NonFiniteResult(
             kind="nan" if nan else "inf",
@@ -428,5 +420,3 @@ def result_finding(
             has_finite_inputs=has_finite_inputs,
             has_positive_infinity=any(finiteness_of(each).inf for each in inputs if each is not output),
         )
-    finally:
-        reading.close()

@@ -69,13 +69,10 @@ def gradient_finding(
     tape, at = place_of(check, node_number(node))
     if at is None:
         return unplaced_finding(check, gradient)
-    reading = Reading(tape)
-    try:
+    with Reading(tape) as reading:
         if origin is GradientOrigin.UNCHECKED:
             return unchecked_gradient_finding(check, reading, at, gradient)
         return node_finding(check, reading, at, gradient)
-    finally:
-        reading.close()
 
 
 def unchecked_gradient_finding(check: ProbeChecks, reading: Reading, at: int, gradient: BadGradient) -> Finding | None:

@@ -153,12 +153,9 @@ def target_of(check: ProbeChecks, place: Place) -> HookTarget:
     tape, at = place_of(check, place)
     if at is None:
         return HookTarget()
-    reading = Reading(tape)
-    try:
+    with Reading(tape) as reading:
         call = reading.call(at)
         return HookTarget(call, call.path)
-    finally:
-        reading.close()
 
 
 def hook_site(hook: Hook) -> Site | None:

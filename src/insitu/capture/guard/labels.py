@@ -8,15 +8,13 @@ from insitu.capture.explain.reading import Reading, values
 from insitu.capture.tensors import Value
 from insitu.trace.event import Call, TensorFacts, tensors
 from insitu.trace.loss_input import IGNORING, ignored_label
-from insitu.trace.operation import operation
 
 MOST_CALLS = 200
 
 
 def cut_labels(reading: Reading, at: int, value: Value, facts: TensorFacts) -> Call | None:
     """The call farthest from a loss that cut a part off the labels, where the loss ignores all that are left."""
-    callee = reading.callee_facts(at)
-    if operation(callee.kind, callee.name).base not in IGNORING or facts.stats is None:
+    if reading.operation(at).base not in IGNORING or facts.stats is None:
         return None
     ignored = ignored_label(reading.kwargs(at))
     if not facts.stats.min == facts.stats.max == ignored:
@@ -41,8 +39,7 @@ def calls_behind(reading: Reading, value: Value) -> list[int]:
 
 def is_shorter(reading: Reading, at: int) -> bool:
     """Whether a call takes a part of a tensor by an index."""
-    callee = reading.callee_facts(at)
-    if operation(callee.kind, callee.name).base != "getitem":
+    if reading.operation(at).base != "getitem":
         return False
     before, after = reading.plain(reading.args(at)), reading.plain(reading.result(at))
     return bool(shape_of(before) != shape_of(after))

@@ -52,8 +52,7 @@ def entry_finding(check: ProbeChecks, at: int, loss: Tensor) -> Finding | None:
     may_be_known = check.checks.has_incoming or bool(check.checks.allow)  # the cause was reported, or is allowed
     if entry is None and may_be_known:
         return None
-    reading = Reading(check.probe.tape)
-    try:
+    with Reading(check.probe.tape) as reading:
         call = reading.call(at if entry is None else entry)
         if check.checks.is_allowed(call.name, call.path):
             return None
@@ -61,5 +60,3 @@ def entry_finding(check: ProbeChecks, at: int, loss: Tensor) -> Finding | None:
         kind = NonFiniteLoss if entry is None else NonFiniteLiteral
         output, index = facts_of(loss), first_bad(loss, nan=nan)
         return kind(path=call.path, call=call, site=call.site, output=output, index=index)
-    finally:
-        reading.close()

@@ -9,7 +9,6 @@ from insitu.capture.guard.cut import producers
 from insitu.capture.guard.definition import definition_of
 from insitu.capture.tensors import Value
 from insitu.trace.loss_input import LOSSES, SUSPICIOUS, LossInput
-from insitu.trace.operation import Operation, operation
 
 MOST_CALLS = 12  # behind the tensors of a backward pass: a loss is near them
 MOST_MOVES = 20
@@ -23,9 +22,9 @@ def loss_inputs(reading: Reading, losses: Iterable[Value]) -> Iterator[LossInput
     for count, at in enumerate(producers(reading, losses, set())):
         if count == MOST_CALLS:
             return
-        if _operation(reading, at).base in LOSSES:
+        if reading.operation(at).base in LOSSES:
             source = _source(reading, at)
-            if source is not None and _operation(reading, source).base in SUSPICIOUS:
+            if source is not None and reading.operation(source).base in SUSPICIOUS:
                 yield LossInput(reading.call(at), reading.call(source), definition_of(reading, source))
 
 
@@ -37,11 +36,6 @@ def _source(reading: Reading, at: int) -> int | None:
         if producer is None:
             return None
         at = producer
-        if not _operation(reading, at).is_move:
+        if not reading.operation(at).is_move:
             return at
     return None
-
-
-def _operation(reading: Reading, at: int) -> Operation:
-    callee = reading.callee_facts(at)
-    return operation(callee.kind, callee.name)

@@ -135,11 +135,8 @@ class Losses:
     def _spike(
         self, check: ProbeChecks, at: int, loss: Tensor, number: float, series: LossSeries, backward_pass: int
     ) -> SpikeRecord:
-        reading = Reading(check.probe.tape)
-        try:
+        with Reading(check.probe.tape) as reading:
             call = reading.call(at)
-        finally:
-            reading.close()
         usual = sorted(series.last)[len(series.last) // 2]
         rows = run_isolated(lambda: row_shares(loss.grad_fn))
         return SpikeRecord(call, backward_pass, number, usual, rows)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from insitu.capture.explain.reading import Reading, values
-from insitu.capture.guard.accumulation import operation_at
 from insitu.capture.guard.clipping import calls_since
 from insitu.capture.tensors import Value
 from insitu.trace.step_health import PaddingMask
@@ -79,7 +78,7 @@ def wrong_masks(reading: Reading, calls: Iterable[int]) -> Iterator[tuple[int, M
 
 def padded_numbers(reading: Reading, at: int) -> PaddedNumbers | None:
     """What an embedding looks up; None for other calls, and without a padding."""
-    if operation_at(reading, at).base != "embedding":
+    if reading.operation(at).base != "embedding":
         return None
     padding = reading.kwargs(at).get("padding_idx")
     numbers = next(iter(values(reading.args(at)[:1])), None)
@@ -94,7 +93,7 @@ def mask_use(reading: Reading, at: int) -> MaskUse | None:
     for name in DROPPING:
         if isinstance(kwargs.get(name), Value):
             return MaskUse(kwargs[name], drops=True)
-    use = MASK_USES.get(operation_at(reading, at).base)
+    use = MASK_USES.get(reading.operation(at).base)
     if use is None:
         return None
     return use(reading.args(at))
@@ -128,7 +127,7 @@ def comparison(reading: Reading, mask: Value) -> MaskComparison | None:
         at = reading.producer(value) if value is not None else None
         if at is None:
             return None
-        what = operation_at(reading, at)
+        what = reading.operation(at)
         if what.base in COMPARISONS:
             return compared(reading.args(at), at, is_equal=COMPARISONS[what.base] != is_negated)
         is_negation = not NEGATIONS.isdisjoint((what.base, what.name))

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from insitu.capture.explain.reading import Reading
-from insitu.capture.guard.accumulation import operation_at
 from insitu.capture.guard.arrays import ArraySources
 from insitu.capture.guard.cut import producers
 from insitu.capture.guard.data import ENTRIES, MOST_MOVES
@@ -48,9 +47,8 @@ def extreme_number(check: ProbeChecks, loss: Tensor) -> ExtremeNumber | None:
     value = check.value_of(loss)
     if value is None:
         return None
-    reading = Reading(check.probe.tape)
     buffers = {id(tensor) for _, tensor in own_tensors(check.probe)}
-    try:
+    with Reading(check.probe.tape) as reading:
         for at, tensor, entry in islice(data_behind(reading, value), MOST_TENSORS):
             found = extreme_of(tensor) if id(tensor) not in buffers else None
             if found is not None:
@@ -64,15 +62,13 @@ def extreme_number(check: ProbeChecks, loss: Tensor) -> ExtremeNumber | None:
                     sources=ArraySources.of_number(found.number),
                 )
         return None
-    finally:
-        reading.close()
 
 
 def data_behind(reading: Reading, loss: Value) -> Iterator[tuple[int, Tensor, int]]:
     """The tensors of data behind a loss, each once, with the call that uses it and the call that brought it in."""
     met: set[int] = set()
     for at in islice(producers(reading, [loss], set()), MOST_CALLS):
-        if operation_at(reading, at).is_move:  # who uses the result is of interest
+        if reading.operation(at).is_move:  # who uses the result is of interest
             continue
         for value in filter(may_be_data, input_values(reading, at)):
             tensor, origin = value(), data_origin(reading, value)
@@ -93,7 +89,7 @@ def data_origin(reading: Reading, value: Value) -> int | None:
         at = reading.producer(value)
         if at is None:
             return entry
-        what = operation_at(reading, at)
+        what = reading.operation(at)
         is_passed_on = what.is_move or what.family in ENTRIES
         if not is_passed_on or what.base in MADE_HERE:
             return None

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from insitu.capture.guard.heard import (
+from insitu.capture.guard.method_calls import (
     MethodListener,
     Trouble,
     module_copy,

@@ -15,8 +15,8 @@ from insitu.capture.guard.clipping import clip_before_unscaling
 from insitu.capture.guard.data import broadcast_pairs, byte_input
 from insitu.capture.guard.evaluation import Modes, Window
 from insitu.capture.guard.facts import input_values, outermost_modules
-from insitu.capture.guard.heard import Trouble
 from insitu.capture.guard.masks import padding_masks
+from insitu.capture.guard.method_calls import Trouble
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
 from insitu.capture.guard.ownership import Ownership
 from insitu.trace.step_health import BroadcastPair, ByteInput, PaddingMask, ScaledClip, StepHistory
@@ -67,11 +67,8 @@ class StepLogic:
         if probe.check is not None:
             self._since = Window(probe.check, probe.check.gone + at)
         if self._accumulation.is_due or not self._has_data:
-            reading = Reading(probe.tape, with_nestings=self._accumulation.is_due)
-            try:
+            with Reading(probe.tape, with_nestings=self._accumulation.is_due) as reading:
                 self._look_at_pass(reading, at)
-            finally:
-                reading.close()
 
     def _look_at_pass(self, reading: Reading, at: int) -> None:
         if self._accumulation.is_due:
@@ -102,13 +99,10 @@ class StepLogic:
         if self._since is None:
             return
         gradients = {id(each.grad) for each in parameters_of(optimizer) if each.grad is not None}
-        reading = Reading(self._since.check.probe.tape)
-        try:
+        with Reading(self._since.check.probe.tape) as reading:
             at = clip_before_unscaling(reading, self._since.offset, gradients)
             if at is not None:
                 self._clip = ScaledClip(reading.call(at), steps.name)
-        finally:
-            reading.close()
 
     def end_step(self, optimizer: Any) -> None:
         """An optimizer has stepped, and with it those inside."""

@@ -184,19 +184,13 @@ class Training:
         missing = self._weights.missing_ids()
         if not missing:
             return
-        reading = Reading(probe.tape)
-        try:
+        with Reading(probe.tape) as reading:
             self._cut = cut_before(reading, input_values(reading, at), missing)
-        finally:
-            reading.close()
 
     def _find_loss_inputs(self, probe: Probe, at: int) -> None:
         """Find what the losses of a backward pass got."""
-        reading = Reading(probe.tape)
-        try:
+        with Reading(probe.tape) as reading:
             self._loss_inputs = tuple(loss_inputs(reading, input_values(reading, at)))
-        finally:
-            reading.close()
 
     # Steps of optimizers.
 
