@@ -17,7 +17,7 @@ from insitu.trace.explain.bindings import nodes_of, scope_of
 from insitu.trace.explain.case import before_dot
 from insitu.trace.explain.edits import new_line
 from insitu.trace.explain.explanation import ExpressionSite
-from insitu.trace.explain.expressions import called_name, tree_of
+from insitu.trace.explain.expressions import called_name, segment, tree_of
 from insitu.trace.explain.remedies.call_parts import call_in, keyword, method_in, receiver, with_keyword
 from insitu.trace.explain.remedies.gradient_remedies import connected
 from insitu.trace.explain.remedies.source_part import NoAdvice, SourcePart, attempt, needed, only, part_at, require
@@ -36,6 +36,7 @@ from insitu.trace.step_findings import (
     BroadcastLoss,
     ClippedWhileScaled,
     EvaluatedTraining,
+    HiddenParameters,
     InvertedMask,
     TrainingModeEvaluation,
     UndividedAccumulation,
@@ -194,6 +195,19 @@ def _(finding: InvertedMask) -> Advice:
     part = part_of(finding.site)
     require(isinstance(part.node, ast.Compare), part.text.count("==") == 1)
     return likely(part.with_text(part.text.replace("==", "!=")), "the mask may be meant for the padding")
+
+
+@advise.register
+def _(finding: HiddenParameters) -> Advice:
+    site = needed(finding.site)
+    tree = needed(tree_of(site.file))
+    values = [node.value for node in nodes_of(tree, ast.Assign) if node.lineno == site.line]
+    value = part_at(ExpressionSite(site.file, site.line, site.function, segment(site.file, only(values))))
+    registering = {"dict": "ModuleDict"}.get(finding.container, "ModuleList")
+    has_nn = any(node.id == "nn" for node in nodes_of(tree, ast.Name))
+    package = "nn" if has_nn else "torch.nn"
+    fix = value.with_text(f"{package}.{registering}({value.text})")
+    return likely(fix, "the layers may be left out on purpose")
 
 
 # NaN and Inf: the finding, and the expression of its call.

@@ -51,6 +51,25 @@ def construction(source: ModuleSource) -> SourceLine | None:
     return _only_construction(source, list(_file_scopes(source.files)), is_enough=not source.classes)
 
 
+def attribute_assignment(classes: Iterable[SourceClass], name: str) -> SourceLine | None:
+    """The line of the first class that assigns an attribute, `self.layers = []`; None if it is not known."""
+    for file, scope in _class_scopes(classes):
+        statements = [node for node in ast.walk(scope) if isinstance(node, ast.Assign | ast.AnnAssign)]
+        lines = [node.lineno for node in statements if _sets_attribute(node, name)]
+        if lines:
+            return SourceLine(file, min(lines))
+    return None
+
+
+def _sets_attribute(node: ast.Assign | ast.AnnAssign, name: str) -> bool:
+    """Whether a statement assigns an attribute of `self`; an annotation alone assigns nothing."""
+    if node.value is None:
+        return False
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    attributes = [target for target in targets if isinstance(target, ast.Attribute)]
+    return any(each.attr == name and _name(each.value) == "self" for each in attributes)
+
+
 def _only_construction(
     source: ModuleSource, scopes: Sequence[tuple[str, ast.AST]], *, is_enough: bool
 ) -> SourceLine | None:

@@ -9,7 +9,8 @@ Finding
 ├── ClippedWhileScaled      gradients are clipped before a scaler has unscaled them
 ├── UnscaledPixels          bytes go into a layer as they are
 ├── BroadcastLoss           a loss compares each prediction with each target
-└── InvertedMask            a mask keeps the padding and drops the rest
+├── InvertedMask            a mask keeps the padding and drops the rest
+└── HiddenParameters        layers in a plain list are used, and no optimizer gets their parameters
 """
 
 from __future__ import annotations
@@ -116,3 +117,17 @@ class InvertedMask(Finding):
     use: Call
     padding: int
     kind: FindingKind = "data"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class HiddenParameters(Finding):
+    """The layers in the plain `container` at `path` are used, and `parameters()` does not return theirs (`paths`).
+
+    `site` is the line that assigns the `attribute`, if it is known.
+    """
+
+    attribute: str
+    container: str
+    layers: int
+    paths: tuple[str, ...]
+    kind: FindingKind = "optimizer"

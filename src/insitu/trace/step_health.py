@@ -15,6 +15,7 @@ from insitu.trace.step_findings import (
     BroadcastLoss,
     ClippedWhileScaled,
     EvaluatedTraining,
+    HiddenParameters,
     InvertedMask,
     ShapeOrigin,
     TrainingModeEvaluation,
@@ -23,7 +24,8 @@ from insitu.trace.step_findings import (
     UnscaledPixels,
 )
 
-FEWEST_SAMPLES = 2  # steps in evaluation mode, or turns of two optimizers, that count
+FEWEST_SAMPLES = 2  # steps in evaluation mode, with hidden layers, or turns of two optimizers, that count
+FEWEST_LAYERS = 2  # of a plain container: `[module]` is the usual way to hide one on purpose
 ALMOST_ALWAYS = 0.9  # of all steps of an optimizer
 # Parts of the names of optimizers that divide a gradient by its own size: a factor changes nothing there.
 ADAPTIVE = ("ada", "rms", "rprop", "lion", "lamb", "lars", "muon", "shampoo", "soap", "sophia", "prodigy", "novograd")
@@ -149,6 +151,39 @@ class PaddingMask:
 
 
 @dataclass(frozen=True, slots=True)
+class HiddenParameter:
+    """A parameter of a layer that its model does not know; the fields are those of `health.ParameterHistory`."""
+
+    path: str
+    requires_grad: bool
+    has_gradient: bool
+    has_optimizer: bool
+    has_changed: bool
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether the parameter got a gradient, and nobody moved it."""
+        is_idle = not self.has_optimizer and not self.has_changed
+        return self.has_gradient and is_idle
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenLayers:
+    """Layers in an attribute, at `path`, of a model that is trained: a plain container, which does not register them.
+
+    They were seen at `samples` steps of an optimizer; `site` is the line that assigns the attribute, if it is known.
+    """
+
+    path: str
+    attribute: str
+    container: str
+    layers: int
+    samples: int
+    parameters: tuple[HiddenParameter, ...]
+    site: Site | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StepHistory:
     """What was seen of the steps of a training."""
 
@@ -161,6 +196,7 @@ class StepHistory:
     bytes: ByteInput | None = None
     broadcasts: tuple[BroadcastPair, ...] = ()
     masks: tuple[PaddingMask, ...] = ()
+    hidden: tuple[HiddenLayers, ...] = ()
 
 
 NO_STEPS = StepHistory()
@@ -290,6 +326,23 @@ def inverted_masks(history: StepHistory) -> Iterator[Finding]:
         yield InvertedMask(call=comparison, site=comparison.site, use=mask.use, padding=mask.padding)
 
 
+def hidden_parameters(history: StepHistory) -> Iterator[Finding]:
+    """Layers in plain containers that all learn nothing; a single module in a list is hidden on purpose."""
+    for each in history.hidden:
+        trainable = [parameter for parameter in each.parameters if parameter.requires_grad]
+        is_forgotten = bool(trainable) and all(parameter.is_forgotten for parameter in trainable)
+        is_seen = each.samples >= FEWEST_SAMPLES and each.layers >= FEWEST_LAYERS
+        if is_forgotten and is_seen:
+            yield HiddenParameters(
+                path=each.path,
+                site=each.site,
+                attribute=each.attribute,
+                container=each.container,
+                layers=each.layers,
+                paths=tuple(parameter.path for parameter in trainable),
+            )
+
+
 STEP_CHECKS: tuple[Callable[[StepHistory], Iterator[Finding]], ...] = (
     evaluated_training,
     active_dropout,
@@ -300,4 +353,5 @@ STEP_CHECKS: tuple[Callable[[StepHistory], Iterator[Finding]], ...] = (
     unscaled_pixels,
     broadcast_losses,
     inverted_masks,
+    hidden_parameters,
 )

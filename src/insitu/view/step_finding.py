@@ -12,6 +12,7 @@ from insitu.trace.step_findings import (
     BroadcastLoss,
     ClippedWhileScaled,
     EvaluatedTraining,
+    HiddenParameters,
     InvertedMask,
     TrainingModeEvaluation,
     TwoOptimizers,
@@ -142,11 +143,28 @@ def _(finding: InvertedMask) -> Iterator[EvidenceLine]:
     yield EvidenceLine("why", "the mask is the wrong way round: negate the comparison")
 
 
+@sentence.register
+def _(finding: HiddenParameters) -> str:
+    layers = f"{finding.layers:,} layers are in a plain {finding.container}, {safe(finding.path)}"
+    return f"{layers}: they are used, but parameters() does not return theirs, and no optimizer moves them"
+
+
+@evidence.register
+def _(finding: HiddenParameters) -> Iterator[EvidenceLine]:
+    yield EvidenceLine("of", f"{parameter_count(finding.paths)}: {path_list(finding.paths)}")
+    registering = "nn.ModuleDict" if finding.container == "dict" else "nn.ModuleList"
+    yield EvidenceLine(
+        "why",
+        f"a plain {finding.container} does not register its layers: make {safe(finding.attribute)} an {registering}",
+    )
+
+
 for _kind in (
     ActiveDropout,
     BroadcastLoss,
     ClippedWhileScaled,
     EvaluatedTraining,
+    HiddenParameters,
     InvertedMask,
     TrainingModeEvaluation,
     TwoOptimizers,

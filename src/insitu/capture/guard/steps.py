@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from insitu.capture.guard.clipping import clip_before_unscaling
 from insitu.capture.guard.data import broadcast_pairs, byte_input
 from insitu.capture.guard.evaluation import Modes, Window
 from insitu.capture.guard.facts import input_values, outermost_modules
+from insitu.capture.guard.hidden_layers import HiddenLayerSearch
 from insitu.capture.guard.masks import padding_masks
 from insitu.capture.guard.method_calls import Trouble
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
@@ -42,6 +43,7 @@ class StepLogic:
         self.ownership = Ownership(trouble)
         self._modes = Modes(checks_here, trouble)
         self._accumulation = Accumulation()
+        self._hidden = HiddenLayerSearch()
         self._stepping: list[int] = []  # the optimizers that step, one inside the other, by their ids
         self._since: Window | None = None  # what follows the last backward pass
         self._clip: ScaledClip | None = None
@@ -92,8 +94,14 @@ class StepLogic:
         if not is_sampled:
             return
         self._modes.see_step(self._roots(), steps.moved)
+        self._look_for_hidden_layers(optimizer)
         if self._checks.is_scaled and self._clip is None:
             self._find_clip(optimizer, steps)
+
+    def _look_for_hidden_layers(self, optimizer: Any) -> None:
+        moved = set(map(id, parameters_of(optimizer)))
+        for check in self._checks_here():
+            self._hidden.look(list(check.probe.names.callees.values()), moved)
 
     def _find_clip(self, optimizer: Any, steps: OptimizerSteps) -> None:
         if self._since is None:
@@ -128,8 +136,10 @@ class StepLogic:
 
     # The end.
 
-    def history(self, optimizers: dict[int, OptimizerSteps], paths: dict[int, str]) -> StepHistory:
-        """The steps as plain data."""
+    def history(
+        self, optimizers: dict[int, OptimizerSteps], paths: dict[int, str], owned: Container[int]
+    ) -> StepHistory:
+        """The steps as plain data; `owned` are the ids of the parameters that optimizers have."""
         return StepHistory(
             modes=self._modes.histories(),
             dropouts=self._modes.dropouts(),
@@ -140,4 +150,5 @@ class StepLogic:
             bytes=self._bytes,
             broadcasts=self._broadcasts,
             masks=self._masks,
+            hidden=tuple(each for each in self._hidden.histories(owned) if not self._checks.is_allowed("", each.path)),
         )

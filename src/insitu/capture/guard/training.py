@@ -310,7 +310,9 @@ class Training:
             cut=self._cut,
             loss_inputs=self._loss_inputs,
             late=self._late,
-            steps_seen=self._steps.history(self._optimizers, self._weights.paths() | self._paths()),
+            steps_seen=self._steps.history(
+                self._optimizers, self._weights.paths() | self._paths(), self._weights.with_optimizer()
+            ),
             numbers=self._numbers.history(),
         )
 
