@@ -139,7 +139,8 @@ def test_layers_that_the_program_moves_itself_may_be_in_a_list() -> None:
     assert [type(each) for each in findings(Listed(), run=run)] == []
 
 
-def test_layers_of_a_loss_that_is_not_trained_may_be_in_a_list() -> None:
+@pytest.mark.parametrize("has_model", [True, False])
+def test_layers_of_a_loss_that_is_not_trained_may_be_in_a_list(has_model: bool) -> None:
     loss = Listed()
 
     def run(model: nn.Module) -> None:
@@ -149,7 +150,7 @@ def test_layers_of_a_loss_that_is_not_trained_may_be_in_a_list() -> None:
             loss(model(torch.randn(8, 4))).mean().backward()
             optimizer.step()
 
-    assert findings(nn.Linear(4, 4), run=run) == []
+    assert findings(nn.Linear(4, 4), run=run, has_model=has_model) == []
 
 
 def test_hidden_layers_may_be_allowed() -> None:
