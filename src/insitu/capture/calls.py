@@ -26,6 +26,7 @@ from insitu.capture.torch_internals import (
     packet_name,
     schemas,
 )
+from insitu.trace.index_use import INDEX_USES
 from insitu.trace.operation import operation
 
 # Attributes of tensors whose getter makes a tensor; the other getters only tell facts.
@@ -49,7 +50,7 @@ FACTS_OWNERS = frozenset({"torch", C_MODULE, "torch.Tensor", "torch.ops.aten"})
 class FunctionCallee:
     """A torch function: whether it is worth an event, and whether it changes its first argument."""
 
-    __slots__ = ("defaults", "in_place", "kind", "name", "runs_backward", "silent")
+    __slots__ = ("defaults", "in_place", "kind", "name", "runs_backward", "silent", "takes_indices")
 
     kind: Literal["function"]
 
@@ -61,6 +62,7 @@ class FunctionCallee:
         self.silent = is_silent(name)
         self.in_place = changes_first(function, name)
         self.runs_backward = self.name.startswith("torch.") and operation("function", self.name).runs_backward
+        self.takes_indices = self.name in INDEX_USES
 
 
 class PythonCallee:

@@ -105,7 +105,7 @@ def make_on_function(probe: Probe, values: Values) -> Handler:
             return func(*args, **kwargs) if kwargs else func(*args)
         try:
             was = None
-            if before is not None and (callee.in_place or callee.runs_backward or kwargs):
+            if before is not None and (callee.in_place or callee.runs_backward or callee.takes_indices or kwargs):
                 was = before(callee, at, args, kwargs)
             result = func(*args, **kwargs) if kwargs else func(*args)
             tape[at + END] = clock()

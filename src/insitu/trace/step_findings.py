@@ -10,7 +10,8 @@ Finding
 ├── UnscaledPixels          bytes go into a layer as they are
 ├── BroadcastLoss           a loss compares each prediction with each target
 ├── InvertedMask            a mask keeps the padding and drops the rest
-└── HiddenParameters        layers in a plain list are used, and no optimizer gets their parameters
+├── HiddenParameters        layers in a plain list are used, and no optimizer gets their parameters
+└── IndicesOutOfRange       labels or indices that are negative or too large
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 
 from insitu.trace.event import Call, Site, TensorFacts
 from insitu.trace.findings import Finding, FindingKind
+from insitu.trace.index_use import Limit
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -131,3 +133,21 @@ class HiddenParameters(Finding):
     layers: int
     paths: tuple[str, ...]
     kind: FindingKind = "optimizer"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class IndicesOutOfRange(Finding):
+    """`call` was about to take labels or indices from `lowest` to `highest`, where 0 to `count` - 1 fit.
+
+    Labels that a loss ignores do not count. `name` is their expression in the source, and `source` the call that made
+    them, if it is known.
+    """
+
+    name: str
+    facts: TensorFacts
+    lowest: int
+    highest: int
+    count: int
+    limit: Limit
+    source: Call | None = None
+    kind: FindingKind = "data"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from insitu.trace.event import Call
 from insitu.trace.findings import (
     OptimizerPlace,
 )
@@ -13,6 +14,7 @@ from insitu.trace.step_findings import (
     ClippedWhileScaled,
     EvaluatedTraining,
     HiddenParameters,
+    IndicesOutOfRange,
     InvertedMask,
     TrainingModeEvaluation,
     TwoOptimizers,
@@ -24,6 +26,7 @@ from insitu.view.finding_parts import (
     EvidenceLine,
     called,
     callee,
+    expression_at,
     optimizer_text,
     parameter_count,
     path_list,
@@ -32,6 +35,9 @@ from insitu.view.finding_parts import (
     source_at,
 )
 from insitu.view.value import safe, tensor
+
+INDICES = {"classes": "the target", "rows": "the input", "num_classes": "the input"}
+COUNTED = {"classes": "classes", "rows": "rows", "num_classes": "classes"}
 
 
 @sentence.register
@@ -159,12 +165,35 @@ def _(finding: HiddenParameters) -> Iterator[EvidenceLine]:
     )
 
 
+@sentence.register
+def _(finding: IndicesOutOfRange) -> str:
+    name = safe(finding.name) or INDICES[finding.limit]
+    limit = f"{finding.count:,} {COUNTED[finding.limit]} (0 … {finding.count - 1})"
+    return f"{name} holds {finding.lowest} … {finding.highest}, and {callee(finding)} has {limit}"
+
+
+@evidence.register
+def _(finding: IndicesOutOfRange) -> Iterator[EvidenceLine]:
+    yield EvidenceLine("in", tensor(finding.facts), finding.facts)
+    source = finding.source
+    if source is None:
+        yield EvidenceLine("from", "not known: no call that the guard has seen made them")
+        return
+    yield EvidenceLine("from", f"{place_prefix(source.site)}{source_text(source)}")
+
+
+def source_text(call: Call) -> str:
+    """The expression of a call or, where it is not known, its name."""
+    return safe(expression_at(call.site)) or called(call)
+
+
 for _kind in (
     ActiveDropout,
     BroadcastLoss,
     ClippedWhileScaled,
     EvaluatedTraining,
     HiddenParameters,
+    IndicesOutOfRange,
     InvertedMask,
     TrainingModeEvaluation,
     TwoOptimizers,

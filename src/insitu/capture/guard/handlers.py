@@ -25,6 +25,7 @@ from insitu.capture.calls import FunctionCallee
 from insitu.capture.containers import tensors_in
 from insitu.capture.finite import careful_total, finiteness_of, total
 from insitu.capture.guard.forward import changes, output_finding, unchecked_finding
+from insitu.capture.guard.index_range import index_finding
 from insitu.capture.guard.loss import loss_finding
 from insitu.capture.guard.risk import has_hooks, risk_of
 from insitu.capture.modes import skip_when_compiling
@@ -75,11 +76,14 @@ def look_of(check: ProbeChecks) -> Callable[[Tensor], float]:
 
 
 def make_before(check: ProbeChecks) -> Before:
-    """The function that looks at what a call changes in place, or begins a backward pass with."""
+    """The function that looks at what a call changes in place, takes as indices, or begins a backward pass with."""
     probe = check.probe
     look = look_of(check)
 
     def before(callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> Finiteness:
+        if callee.takes_indices:
+            check.tell(index_finding, check, callee, at, args, kwargs or {})
+            return FINITE
         try:
             with DisableTorchFunction():
                 read = losses_of if callee.runs_backward else in_place_target
