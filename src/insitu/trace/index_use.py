@@ -9,7 +9,7 @@ Limit = Literal["classes", "rows", "num_classes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class ArgumentPlace:
     """An argument of a function: its position and its name."""
 
     position: int
@@ -24,19 +24,19 @@ class IndexUse:
     ("num_classes"). `ignored` is the keyword argument with the label that the function leaves out.
     """
 
-    indices: Argument
-    table: Argument
+    indices: ArgumentPlace
+    table: ArgumentPlace
     limit: Limit
     ignored: str = ""
 
 
-LOSS = IndexUse(Argument(1, "target"), Argument(0, "input"), "classes", "ignore_index")
-LOOKUP = IndexUse(Argument(0, "input"), Argument(1, "weight"), "rows")
+LOSS = IndexUse(ArgumentPlace(1, "target"), ArgumentPlace(0, "input"), "classes", "ignore_index")
+LOOKUP = IndexUse(ArgumentPlace(0, "input"), ArgumentPlace(1, "weight"), "rows")
 
 INDEX_USES: dict[str, IndexUse] = {
     "torch.nn.functional.cross_entropy": LOSS,
     "torch.nn.functional.nll_loss": LOSS,
     "torch.nn.functional.embedding": LOOKUP,
     "torch.nn.functional.embedding_bag": LOOKUP,
-    "torch.nn.functional.one_hot": IndexUse(Argument(0, "input"), Argument(1, "num_classes"), "num_classes"),
+    "torch.nn.functional.one_hot": IndexUse(ArgumentPlace(0, "input"), ArgumentPlace(1, "num_classes"), "num_classes"),
 }

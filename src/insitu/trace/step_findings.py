@@ -11,7 +11,8 @@ Finding
 ├── BroadcastLoss           a loss compares each prediction with each target
 ├── InvertedMask            a mask keeps the padding and drops the rest
 ├── HiddenParameters        layers in a plain list are used, and no optimizer gets their parameters
-└── IndicesOutOfRange       labels or indices that are negative or too large
+├── IndicesOutOfRange       labels or indices that are negative or too large
+└── IndependentLoss         a loss does not depend on what goes into the model
 """
 
 from __future__ import annotations
@@ -151,3 +152,16 @@ class IndicesOutOfRange(Finding):
     limit: Limit
     source: Call | None = None
     kind: FindingKind = "data"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class IndependentLoss(Finding):
+    """Nothing that goes into `model` reaches the loss of `backward`, in any of `samples` passes that were looked at.
+
+    `call` is the first call that the loss comes from.
+    """
+
+    model: Call
+    backward: Call
+    samples: int
+    kind: FindingKind = "loss"

@@ -16,6 +16,7 @@ from insitu.trace.step_findings import (
     ClippedWhileScaled,
     EvaluatedTraining,
     HiddenParameters,
+    IndependentLoss,
     InvertedMask,
     ShapeOrigin,
     TrainingModeEvaluation,
@@ -184,6 +185,20 @@ class HiddenLayers:
 
 
 @dataclass(frozen=True, slots=True)
+class UnrelatedLoss:
+    """A loss to which nothing leads that went into `model`.
+
+    `begin` is the first call that the loss comes from, and `backward` its backward pass. The losses of all `samples`
+    passes that were looked at are like that.
+    """
+
+    model: Call
+    begin: Call
+    backward: Call
+    samples: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class StepHistory:
     """What was seen of the steps of a training."""
 
@@ -197,6 +212,7 @@ class StepHistory:
     broadcasts: tuple[BroadcastPair, ...] = ()
     masks: tuple[PaddingMask, ...] = ()
     hidden: tuple[HiddenLayers, ...] = ()
+    unrelated: UnrelatedLoss | None = None
 
 
 NO_STEPS = StepHistory()
@@ -343,6 +359,20 @@ def hidden_parameters(history: StepHistory) -> Iterator[Finding]:
             )
 
 
+def independent_losses(history: StepHistory) -> Iterator[Finding]:
+    """Losses that are the same for any input; a single one may be a penalty on the weights."""
+    found = history.unrelated
+    if found is not None and found.samples >= FEWEST_SAMPLES:
+        yield IndependentLoss(
+            path=found.model.path,
+            call=found.begin,
+            site=found.begin.site,
+            model=found.model,
+            backward=found.backward,
+            samples=found.samples,
+        )
+
+
 STEP_CHECKS: tuple[Callable[[StepHistory], Iterator[Finding]], ...] = (
     evaluated_training,
     active_dropout,
@@ -354,4 +384,5 @@ STEP_CHECKS: tuple[Callable[[StepHistory], Iterator[Finding]], ...] = (
     broadcast_losses,
     inverted_masks,
     hidden_parameters,
+    independent_losses,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from insitu.trace.event import Call
+from insitu.trace.event import Call, tensors
 from insitu.trace.findings import (
     OptimizerPlace,
 )
@@ -14,6 +14,7 @@ from insitu.trace.step_findings import (
     ClippedWhileScaled,
     EvaluatedTraining,
     HiddenParameters,
+    IndependentLoss,
     IndicesOutOfRange,
     InvertedMask,
     TrainingModeEvaluation,
@@ -187,12 +188,29 @@ def source_text(call: Call) -> str:
     return safe(expression_at(call.site)) or called(call)
 
 
+@sentence.register
+def _(finding: IndependentLoss) -> str:
+    passes = f"in {finding.samples:,} backward passes that were looked at"
+    return f"what goes into {source_text(finding.model)} does not reach the loss, except for labels, {passes}"
+
+
+@evidence.register
+def _(finding: IndependentLoss) -> Iterator[EvidenceLine]:
+    inputs = ", ".join(map(tensor, tensors((finding.model.args, finding.model.kwargs))))
+    yield EvidenceLine("in", f"{place_prefix(finding.model.site)}{source_text(finding.model)} got {inputs}")
+    if finding.call is not None:
+        begin = f"{place_prefix(finding.site)}{source_text(finding.call)}"
+        yield EvidenceLine("from", f"{begin}: the loss begins here, without the input")
+    yield EvidenceLine("loss", f"{place_prefix(finding.backward.site)}{source_text(finding.backward)}")
+
+
 for _kind in (
     ActiveDropout,
     BroadcastLoss,
     ClippedWhileScaled,
     EvaluatedTraining,
     HiddenParameters,
+    IndependentLoss,
     IndicesOutOfRange,
     InvertedMask,
     TrainingModeEvaluation,

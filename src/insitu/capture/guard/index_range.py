@@ -18,7 +18,7 @@ from insitu.capture.guard.facts import call_at, facts_of, input_values, names_at
 from insitu.capture.isolation import run_isolated
 from insitu.capture.tensor_memory import has_values, is_plain_class
 from insitu.capture.tensors import Value
-from insitu.trace.index_use import INDEX_USES, Argument, IndexUse
+from insitu.trace.index_use import INDEX_USES, ArgumentPlace, IndexUse
 from insitu.trace.loss_input import IGNORED
 from insitu.trace.step_findings import IndicesOutOfRange
 
@@ -70,7 +70,7 @@ def finding_of(
     )
 
 
-def argument(args: Any, kwargs: Any, wanted: Argument) -> Any:
+def argument(args: Any, kwargs: Any, wanted: ArgumentPlace) -> Any:
     """An argument of a call; None if it was not given."""
     if wanted.position < len(args):
         return args[wanted.position]

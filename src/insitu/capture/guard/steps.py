@@ -14,8 +14,9 @@ from insitu.capture.guard.accumulation import Accumulation
 from insitu.capture.guard.clipping import clip_before_unscaling
 from insitu.capture.guard.data import broadcast_pairs, byte_input
 from insitu.capture.guard.evaluation import Modes, Window
-from insitu.capture.guard.facts import input_values, outermost_modules
+from insitu.capture.guard.facts import input_values, outermost_modules, own_tensors
 from insitu.capture.guard.hidden_layers import HiddenLayerSearch
+from insitu.capture.guard.loss_dependence import LossDependence
 from insitu.capture.guard.masks import padding_masks
 from insitu.capture.guard.method_calls import Trouble
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
@@ -44,6 +45,7 @@ class StepLogic:
         self._modes = Modes(checks_here, trouble)
         self._accumulation = Accumulation()
         self._hidden = HiddenLayerSearch()
+        self._dependence = LossDependence()
         self._stepping: list[int] = []  # the optimizers that step, one inside the other, by their ids
         self._since: Window | None = None  # what follows the last backward pass
         self._clip: ScaledClip | None = None
@@ -68,9 +70,11 @@ class StepLogic:
         self._accumulation.end_backward(tuple(probe.tape.frames(at)[:2]), parameters)
         if probe.check is not None:
             self._since = Window(probe.check, probe.check.gone + at)
-        if self._accumulation.is_due or not self._has_data:
+        if self._accumulation.is_due or self._dependence.is_due or not self._has_data:
             with Reading(probe.tape, with_nestings=self._accumulation.is_due) as reading:
                 self._look_at_pass(reading, at)
+                self._look_at_dependence(probe, reading, at)
+        self._dependence.end_backward()
 
     def _look_at_pass(self, reading: Reading, at: int) -> None:
         if self._accumulation.is_due:
@@ -80,6 +84,11 @@ class StepLogic:
             self._bytes = byte_input(reading)
             self._masks = tuple(padding_masks(reading))
             self._broadcasts = tuple(broadcast_pairs(reading, input_values(reading, at)))
+
+    def _look_at_dependence(self, probe: Probe, reading: Reading, at: int) -> None:
+        if self._dependence.is_due:
+            constants = {id(tensor) for _, tensor in own_tensors(probe)}
+            self._dependence.look(reading, at, constants)
 
     # Steps.
 
@@ -150,5 +159,6 @@ class StepLogic:
             bytes=self._bytes,
             broadcasts=self._broadcasts,
             masks=self._masks,
+            unrelated=self._dependence.history(),
             hidden=tuple(each for each in self._hidden.histories(owned) if not self._checks.is_allowed("", each.path)),
         )
