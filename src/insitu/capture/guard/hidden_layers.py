@@ -51,19 +51,22 @@ class HiddenLayerSearch:
     def look(self, callees: Iterable[ModuleCallee], moved: Container[int]) -> None:
         """Look at modules that were called; `moved` are the ids of the parameters of the optimizer that steps."""
         called = [(callee, module) for callee in callees if (module := callee.ref()) is not None]
-        if not any(any(plain_containers(module)) for _, module in called):
+        owners = [(callee, module) for callee, module in called if any(plain_containers(module))]
+        if not owners:  # as most often
             return
         roots = [module for callee, module in called if callee.anchor is None]
-        registered = {id(part) for root in roots for part in root.modules()}
-        trained = {id(part) for root in roots if is_moved(root, moved) for part in root.modules()}
-        known = {id(module) for _, module in called}
-        for callee, module in called:
-            if id(module) not in trained:
-                continue
-            for name, container in plain_containers(module):
-                layers = dict(layers_in(container))
-                if all(id(layer) in known - registered for layer in layers.values()):
-                    self._see(callee, module, name, type(container).__name__, layers)
+        hidden = {id(module) for _, module in called} - parts_of(roots)
+        trained = parts_of(root for root in roots if is_moved(root, moved))
+        for callee, module in owners:
+            if id(module) in trained:
+                self._look_into(callee, module, hidden)
+
+    def _look_into(self, callee: ModuleCallee, owner: nn.Module, hidden: set[int]) -> None:
+        """Look into the containers of a module; `hidden` are the ids of the modules that are called, not registered."""
+        for name, container in plain_containers(owner):
+            layers = dict(layers_in(container))
+            if all(id(layer) in hidden for layer in layers.values()):
+                self._see(callee, owner, name, type(container).__name__, layers)
 
     def _see(self, callee: ModuleCallee, owner: nn.Module, name: str, kind: str, layers: dict[str, nn.Module]) -> None:
         key = (id(owner), name)
@@ -109,6 +112,11 @@ def hidden_parameter(path: str, weight: Weight, parameter: Tensor, owned: Contai
         has_optimizer=id(parameter) in owned,
         has_changed=weight.has_changed(parameter),
     )
+
+
+def parts_of(roots: Iterable[nn.Module]) -> set[int]:
+    """The ids of models and of all modules that are registered in them."""
+    return {id(part) for root in roots for part in root.modules()}
 
 
 def is_moved(root: nn.Module, moved: Container[int]) -> bool:

@@ -31,13 +31,13 @@ class LossDependence:
 
     def __init__(self) -> None:
         self._passes = self._samples = 0
-        self._is_settled = False
+        self.is_settled = False  # whether a pass has shown that there is nothing to find
         self._first: UnrelatedLoss | None = None
 
     @property
     def is_due(self) -> bool:
         """Whether to look at the next pass."""
-        return not self._is_settled and is_due(self._passes)
+        return not self.is_settled and is_due(self._passes)
 
     def end_backward(self) -> None:
         """A backward pass has ended."""
@@ -47,7 +47,7 @@ class LossDependence:
         """Look at a backward pass; `constants` are the ids of the parameters and buffers of modules."""
         found = unrelated_loss(reading, at, constants)
         if found is None:
-            self._is_settled, self._first = True, None
+            self.is_settled, self._first = True, None
             return
         self._samples += 1
         self._first = self._first or found
@@ -66,7 +66,7 @@ class UnknownLineage(Exception):
 def unrelated_loss(reading: Reading, at: int, constants: set[int]) -> UnrelatedLoss | None:
     """What is known about a loss that does not depend on the inputs of a model; None if it does, or may."""
     models = [call for call in reading.before(at) if is_model_call(reading, call)]
-    trained = [call for call in models if any(value.requires_grad for value in values(reading.result(call)))]
+    trained = [call for call in models if has_gradient(reading, call)]
     inputs = [value for call in models for value in data_of(reading, call)]
     if not trained or not list(data_of(reading, trained[-1])):
         return None
@@ -82,10 +82,15 @@ def unrelated_loss(reading: Reading, at: int, constants: set[int]) -> UnrelatedL
     return UnrelatedLoss(reading.call(trained[-1]), reading.call(begin), reading.call(at))
 
 
+def has_gradient(reading: Reading, at: int) -> bool:
+    """Whether a result of a call requires a gradient."""
+    return any(value.requires_grad for value in values(reading.result(at)))
+
+
 def first_with_gradient(reading: Reading, calls: Iterable[int]) -> int | None:
     """The first of some calls whose result requires a gradient, or the call around it that is in the user's source."""
     for at in sorted(calls):
-        if any(value.requires_grad for value in values(reading.result(at))):
+        if has_gradient(reading, at):
             return reading.on_line(at)
     return None
 

@@ -70,11 +70,11 @@ class StepLogic:
         self._accumulation.end_backward(tuple(probe.tape.frames(at)[:2]), parameters)
         if probe.check is not None:
             self._since = Window(probe.check, probe.check.gone + at)
-        if self._accumulation.is_due or self._dependence.is_due or not self._has_data:
+        if self._accumulation.is_due or not self._has_data:
             with Reading(probe.tape, with_nestings=self._accumulation.is_due) as reading:
                 self._look_at_pass(reading, at)
-                self._look_at_dependence(probe, reading, at)
-        self._dependence.end_backward()
+        if not self._dependence.is_settled:
+            self._look_at_dependence(probe, at)
 
     def _look_at_pass(self, reading: Reading, at: int) -> None:
         if self._accumulation.is_due:
@@ -85,10 +85,12 @@ class StepLogic:
             self._masks = tuple(padding_masks(reading))
             self._broadcasts = tuple(broadcast_pairs(reading, input_values(reading, at)))
 
-    def _look_at_dependence(self, probe: Probe, reading: Reading, at: int) -> None:
+    def _look_at_dependence(self, probe: Probe, at: int) -> None:
         if self._dependence.is_due:
             constants = {id(tensor) for _, tensor in own_tensors(probe)}
-            self._dependence.look(reading, at, constants)
+            with Reading(probe.tape) as reading:
+                self._dependence.look(reading, at, constants)
+        self._dependence.end_backward()
 
     # Steps.
 
