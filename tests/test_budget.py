@@ -228,7 +228,7 @@ def read() -> tuple[str, dict[str, tuple[float, ...]]]:
     """The Python that it was counted with, and the budget of each case."""
     head, *lines = FILE.read_text(encoding="utf-8").splitlines()
     rows = [line.rsplit(maxsplit=len(COLUMNS)) for line in lines]
-    return head.split()[1], {name.strip(): tuple(map(float, numbers)) for name, *numbers in rows}
+    return head.split()[1].rstrip(","), {name.strip(): tuple(map(float, numbers)) for name, *numbers in rows}
 
 
 def write(budget: dict[str, tuple[float, ...]]) -> None:
