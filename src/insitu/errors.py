@@ -6,6 +6,7 @@ InsituError
 ├── PatternError      a path pattern that is malformed, or can never match
 ├── StoreError        a file that cannot be read or written
 │   └── NewerVersionError  a file that a newer version of insitu wrote
+├── RanksError        recordings of ranks that do not belong together, or cannot be joined
 ├── NotRecordedError  a path or a step that a run does not hold
 ├── MissingError      a feature whose package is not installed
 └── NonFiniteError    a call of the user's program that produced NaN or Inf, under `insitu.guard`
@@ -51,6 +52,10 @@ class StoreError(InsituError, OSError):
 
 class NewerVersionError(StoreError):
     """A newer version of insitu wrote the file: it is not damaged, and this version cannot read it."""
+
+
+class RanksError(InsituError, ValueError):
+    """Recordings of several ranks do not belong together, or cannot be joined."""
 
 
 class NotRecordedError(InsituError, KeyError):

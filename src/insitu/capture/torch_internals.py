@@ -394,6 +394,8 @@ storage_identity: Callable[[Any], int] = _part(
     use=attrgetter("_cdata"),
 )
 LOCAL_TENSOR = "_local_tensor"  # the local part of a DTensor, as an attribute; gathering it would wait for other ranks
+LOCAL_SPEC = "dtensor_spec"  # of the autograd node that `DTensor.to_local()` makes: placements of the local part
+DTENSOR_MODULE = "torch.distributed.tensor"  # where it is not imported, no tensor is distributed
 COLLECTIVES = "torch.distributed._functional_collectives"  # a module; where it is not imported nobody uses it
 _swap: Any = _part(
     "torch._C._swap_tensor_impl",

@@ -21,7 +21,11 @@ MOST_MODULES = 20_000  # that a run names, for the order of its layers
 
 def about_trace(subject: nn.Module | None, level: str) -> dict[str, Any]:
     """What a trace says of itself."""
-    return {**_versions(), "subject": name_of(subject), "level": level}
+    about = {**_versions(), "subject": name_of(subject), "level": level}
+    ranks = dist.world_size()
+    if ranks > 1:
+        about["world_size"] = ranks
+    return about
 
 
 def about_run(model: nn.Module | None, *, patterns: Iterable[str], every: int, when: str | None) -> dict[str, Any]:

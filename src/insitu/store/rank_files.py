@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from glob import escape
 from pathlib import Path
 
 
@@ -31,6 +33,24 @@ def rank_file(path: str, suffixes: tuple[str, ...], number: int | None = None) -
     suffix = next((suffix for suffix in longest if found.name.lower().endswith(suffix)), "")
     stem = found.name[: len(found.name) - len(suffix)]
     return str(found.with_name(f"{stem}{added}{found.name[len(stem) :]}"))
+
+
+def files_of_ranks(path: str) -> list[Path]:
+    """The files that the ranks of a job wrote in place of this one, in the order of the ranks; of restarts, the last.
+
+    >>> files_of_ranks("no/such/run.h5")
+    []
+    """
+    found = Path(path)
+    last: dict[int, tuple[int, Path]] = {}
+    for file in found.parent.glob(f"{escape(found.stem)}.rank*{escape(found.suffix)}"):
+        match = re.fullmatch(r"\.rank(\d+)(?:\.restart(\d+))?", file.name[len(found.stem) : -len(found.suffix) or None])
+        if match is None:
+            continue
+        number, restart = int(match[1]), int(match[2] or 0)
+        if number not in last or last[number][0] < restart:
+            last[number] = (restart, file)
+    return [last[number][1] for number in sorted(last)]
 
 
 def _number(name: str) -> int | None:

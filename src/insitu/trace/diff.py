@@ -10,13 +10,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from insitu.errors import ChoiceError, MissingError
-from insitu.trace.compare.change import SAME_MANNER, Change, Changes, Manner, MovedLayers, Remark
+from insitu.trace.compare.change import SAME_MANNER, Change, Changes, Manner, MovedLayers, Remark, SideName
 from insitu.trace.compare.closeness import Certainty, Tolerance, weakest
 from insitu.trace.compare.distance import Distance
 from insitu.trace.compare.relation import Relations
 from insitu.trace.compare.relative import RelativeError
 from insitu.trace.event import Call, Site, Variable
 from insitu.trace.model_paths import ModelPaths
+from insitu.trace.placements.joined_value import JoinMethod
 
 if TYPE_CHECKING:
     import pandas
@@ -181,6 +182,15 @@ class Cause:
         return (one.site if one is not None else None, other.site if other is not None else None)
 
 
+@dataclass(frozen=True, slots=True)
+class RankJoin:
+    """That the run `side` had several ranks, whose values were joined; `methods` counts how: see `JoinedValue`."""
+
+    side: SideName
+    ranks: int
+    methods: dict[JoinMethod, int]
+
+
 @dataclass(eq=False)
 class Diff:
     """How two runs differ; print it to read it.
@@ -190,7 +200,8 @@ class Diff:
     first; of equal or unknown errors in the order of the run. `first` is the first of them, or None. `differences` has
     a row for each call, `results` are the rows whose output no other call uses: what comes out of the run. `remarks`
     say which steps, ranks, threads or layers only one run has. `evidence` counts the outputs that were compared by
-    values, by statistics, by structure only. With a reference, `distance` says how far the results of both runs are
+    values, by statistics, by structure only. `ranks` says how the values of several ranks were joined, if one run has
+    several and the other is one process. With a reference, `distance` says how far the results of both runs are
     from those of the reference.
 
     Four questions, from the strictest to the loosest:
@@ -212,6 +223,7 @@ class Diff:
     results: list[Difference] = field(default_factory=list)
     model: ModelPaths = field(default_factory=ModelPaths)  # of recorded runs: the order of its layers
     distance: Distance | None = None
+    ranks: RankJoin | None = None
 
     @property
     def remarks(self) -> list[str]:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from insitu.errors import SubjectError, brief, tell
+from insitu.store.rank_files import files_of_ranks
 from insitu.trace.compare.closeness import Tolerance
 from insitu.trace.compare.reference import add_distances
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Diff
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import Event, Site, TensorFacts, Variable
+from insitu.trace.placements.diff_of_ranks import compare_ranks, needs_joining
+from insitu.trace.placements.joined_run import RankedRun
+from insitu.trace.placements.layout import layout_of
+from insitu.trace.placements.module_outputs import module_outputs, ranked_traces
 from insitu.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -39,7 +45,8 @@ def compare(
     their statistics (`keep="stats"`), else only shapes, dtypes and arguments.
 
     Args:
-        a: A trace, a recorded run, or the file of one.
+        a: A trace, a recorded run, or the file of one. Of several ranks, a list of their traces. If one side is one
+            process and the other has several ranks, the parts that the ranks hold are joined first.
         b: The other one.
         reference: A third one, such as a run in float64: each cause says how far a and b are from it.
         rename: Paths of a, and what b calls them: `{"encoder.layer.*": "encoder.layers.*"}`.
@@ -60,24 +67,41 @@ def compare(
         (False, 'argument', 'argument 2 is 0 in b, -1 in a', 'statistics')
     """
     tolerance = Tolerance(rtol, atol)  # a wrong tolerance raises before files are read
-    first, second = _Run("a", *_trace(a)), _Run("b", *_trace(b))
-    third = None if reference is None else _Run("reference", *_trace(reference))
+    first, second = _Run("a", *_ranked(a)), _Run("b", *_ranked(b))
+    third = None if reference is None else _Run("reference", *_ranked(reference))
     for run in filter(None, (second, third)):
         _check_kinds(first, run)
     for run in filter(None, (first, second, third)):
         _tell_missing(run)
-    diff = compare_traces(first.trace, second.trace, rename=rename, tolerance=tolerance, labels=_labels(a, b))
+    labels = _labels(a, b)
+    if needs_joining(first.ranked, second.ranked):
+        diff, traces = compare_ranks(first.by_path, second.by_path, rename, tolerance, labels)
+    else:
+        traces = (first.trace, second.trace)
+        diff = compare_traces(*traces, rename=rename, tolerance=tolerance, labels=labels)
     if third is not None:
-        add_distances(diff, (first.trace, second.trace), third.trace, rename, tolerance)
+        add_distances(diff, traces, third.trace, rename, tolerance)
     return diff
 
 
 class _Run(NamedTuple):
-    """One of the runs to compare: what it is called, its trace, and what it was before."""
+    """One of the runs to compare: what it is called, its values or calls, and what it was before."""
 
     name: str
-    trace: Trace
+    ranked: RankedRun
     kind: str
+
+    @property
+    def trace(self) -> Trace:
+        """Its events, on all ranks."""
+        return self.ranked.trace
+
+    @property
+    def by_path(self) -> RankedRun:
+        """Its values by path: of the calls in a trace, the outputs of modules."""
+        if self.trace.calls:
+            return replace(self.ranked, trace=module_outputs(self.trace))
+        return self.ranked
 
 
 def _check_kinds(one: _Run, other: _Run) -> None:
@@ -97,30 +121,50 @@ def _tell_missing(run: _Run) -> None:
         tell(f"{run.name} lacks {missing.events:,} events for which there was no memory: only the rest is compared")
 
 
-def _trace(subject: Subject) -> tuple[Trace, str]:
-    """The trace, and what it was before."""
+def _ranked(subject: Subject) -> tuple[RankedRun, str]:
+    """The values or calls of a run, and what it was before."""
     if isinstance(subject, Trace):
-        return subject, "trace"
+        return _one_process(subject), "trace"
+    if isinstance(subject, (list, tuple)):
+        return ranked_traces([_trace_of_rank(item) for item in subject]), "trace"
     if isinstance(subject, (str, os.PathLike)):
         return _loaded(subject)
     # h5py takes a tenth of a second to import, and who has a run has it already.
     from insitu.store.run.run import Run
 
     if isinstance(subject, Run):
-        return run_trace(subject), "recorded run"
+        return run_values(subject), "recorded run"
     raise SubjectError(
         f"compare() takes traces, runs or files of them, not {brief(subject)}: compare(trace, 'before.h5')"
     )
 
 
-def _loaded(path: str | os.PathLike[str]) -> tuple[Trace, str]:
+def _one_process(trace: Trace) -> RankedRun:
+    """A trace is that of one process, even if others ran beside it: ranks are joined only if all are passed."""
+    return RankedRun(trace, 1, (0,))
+
+
+def _trace_of_rank(subject: Subject) -> Trace:
+    """The trace of one rank, in a list of those of all ranks."""
+    ranked, kind = _ranked(subject)
+    if kind == "trace" and ranked.world_size == 1:
+        return ranked.trace
+    raise SubjectError(
+        f"a list has the traces of all ranks, and {brief(subject)} is not a trace of one rank:"
+        " compare(trace, [rank_0, rank_1])"
+    )
+
+
+def _loaded(path: str | os.PathLike[str]) -> tuple[RankedRun, str]:
     from insitu import store
 
+    if not os.path.exists(path) and (files := files_of_ranks(os.fspath(path))):
+        return _ranked(files)
     found = store.load(path)
     if isinstance(found, Trace):
-        return found, "trace"
+        return _one_process(found), "trace"
     with found:
-        return run_trace(found), "recorded run"
+        return run_values(found), "recorded run"
 
 
 def _labels(a: Subject, b: Subject) -> tuple[str, str]:
@@ -131,6 +175,22 @@ def _labels(a: Subject, b: Subject) -> tuple[str, str]:
     if names[0] != names[1]:
         return names
     return (str(a), str(b))
+
+
+def run_values(run: Run) -> RankedRun:
+    """A recorded run as a trace, with the layouts that its ranks recorded."""
+    from insitu.store.journal.run_shards import facts_of_rank
+
+    layouts = {}
+    if run.world_size > 1:
+        for path in run.paths:
+            (series,) = (found for found in run.find(path) if found.name == path)
+            facts = series.facts
+            for rank in run.ranks:
+                layout = layout_of(path, rank, facts_of_rank(facts, rank))
+                if layout is not None:
+                    layouts[path, rank] = layout
+    return RankedRun(run_trace(run), run.world_size, tuple(run.ranks), layouts)
 
 
 def run_trace(run: Run) -> Trace:

@@ -16,6 +16,7 @@ from insitu.view.headline import again, called, called_in, headline, output, see
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import spot
 from insitu.view.ranges import values_cell
+from insitu.view.rank_text import join_text
 from insitu.view.relation_text import relation_text
 from insitu.view.terminal import Terminal, write_all
 from insitu.view.value import result, safe, short
@@ -136,7 +137,9 @@ def _relations(cause: Cause) -> Iterator[Line]:
 
 
 def _remarks(diff: Diff) -> Iterator[Line]:
-    """The exceptions after the first cause, and what only one run has."""
+    """How ranks were joined, the exceptions after the first cause, and what only one run has."""
+    if diff.ranks is not None:
+        yield Line(((f"  {join_text(diff.ranks)}", "grey"),))
     first = None if diff.first is None else diff.first.a
     for row in diff.differences:
         is_first = first is not None and row.a is first

@@ -11,6 +11,7 @@ from insitu.trace.event import Call, Site
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.operation import operation
 from insitu.view.name import compact, spot
+from insitu.view.rank_text import rank_fault_text
 from insitu.view.value import safe, short
 
 MOST_ITEMS = 8  # of an order
@@ -171,6 +172,15 @@ def _lookup_text(relation: Relation) -> str:
     return f"{short(compact(relation.makers_b[0]), 60)} of b comes from {_expressions(relation.sites)}"
 
 
+def _ranks_text(relation: Relation) -> str:
+    assert relation.ranks is not None
+    return rank_fault_text(relation.ranks)
+
+
+def _unfinished_text(relation: Relation) -> str:
+    return f"{safe(relation.subject)} before it is Partial: each rank has only a part of the sum"
+
+
 _SENTENCES: dict[RelationKind, Callable[[Relation], str]] = {
     "arrangement": _arrangement_text,
     "part": _part_text,
@@ -180,6 +190,8 @@ _SENTENCES: dict[RelationKind, Callable[[Relation], str]] = {
     "input": _input_text,
     "origin": _origin_text,
     "lookup": _lookup_text,
+    "ranks": _ranks_text,
+    "unfinished": _unfinished_text,
 }
 # What the calls have done that are named beside a tensor; no verb, no calls.
 _VERBS: dict[RelationKind, str] = {"equal": "made", "origin": "made", "lookup": ""}

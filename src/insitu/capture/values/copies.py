@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from insitu.capture.statistics import stats
 from insitu.capture.tensor_memory import is_fake, is_plain_class, is_transformed, local_part
-from insitu.capture.torch_internals import COLLECTIVES, LOCAL_TENSOR, SPARSE_PARTS, jagged_parts
+from insitu.capture.torch_internals import COLLECTIVES, SPARSE_PARTS, jagged_parts
+from insitu.capture.values.layouts import layout_facts
 
 # A path, the copy, and facts about it that its values do not show.
 Copy = tuple[str, Any, dict[str, Any]]
@@ -101,7 +102,7 @@ def _copies_of_wrapper(path: str, tensor: Tensor, depth: int) -> Iterator[Copy]:
     """Copies of a tensor whose class dispatches in Python; its values may be in other tensors."""
     inner = inner_tensor(tensor)
     if inner is not None:
-        yield from _with_facts(copies(path, inner, depth + 1), dtensor_facts(tensor))
+        yield from _with_facts(copies(path, inner, depth + 1), layout_facts(tensor))
     elif is_fake(tensor):
         raise LeftOutError("a FakeTensor has no values")
     elif tensor.layout is torch.jagged:
@@ -131,13 +132,6 @@ def inner_tensor(tensor: Tensor) -> Tensor | None:
         # The collective runs already on this rank, and every user of its result waits for it too.
         return collectives.wait_tensor(tensor.elem)  # type: ignore[no-any-return]
     return None
-
-
-def dtensor_facts(tensor: Any) -> dict[str, Any]:
-    """Facts about a DTensor that its local part does not show."""
-    if not hasattr(tensor, LOCAL_TENSOR):
-        return {}
-    return {"global_shape": list(tensor.shape), "placements": str(tensor.placements)}
 
 
 def _copies_of_jagged(path: str, tensor: Any) -> Iterator[Copy]:

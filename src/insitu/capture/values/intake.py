@@ -11,7 +11,8 @@ import numpy
 from torch import Tensor
 
 from insitu.capture.statistics import Small, stats
-from insitu.capture.values.copies import PLAIN, LeftOutError, copies, dense_copy, dtensor_facts, is_dense, readable
+from insitu.capture.values.copies import PLAIN, LeftOutError, copies, dense_copy, is_dense, readable
+from insitu.capture.values.layouts import layout_facts
 from insitu.capture.values.leaves import MOST_LEAVES, SMALL, TOO_MANY, Leaves, parts
 from insitu.capture.values.step_values import Batch, Put, StepValues
 from insitu.errors import is_interrupt
@@ -102,6 +103,8 @@ class Intake:
                 step.reserve(value.nbytes)
                 self.seen.add(path)
                 put(path, dense_copy(value.detach()))
+                if facts := layout_facts(value):
+                    self._sink.describe(path, facts)
             else:
                 self._add_copies(step, path, value, put)
         except Exception as error:
@@ -120,7 +123,7 @@ class Intake:
     def _add_kept(self, step: StepValues, path: str, value: Any, keep: Keep, put: Put) -> None:
         """Take the result of a `keep` function for a tensor or array."""
         kept = keep(readable(value, keep) if isinstance(value, Tensor) else value)
-        if facts := dtensor_facts(value):
+        if facts := layout_facts(value):
             self._sink.describe(path, facts)
         if type(kept) is Small:
             for name, number in kept.items():

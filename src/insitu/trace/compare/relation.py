@@ -9,8 +9,11 @@ from insitu.trace.compare.arrangement import Arrangement
 from insitu.trace.compare.closeness import Certainty
 from insitu.trace.event import Call
 from insitu.trace.explain.explanation import ExpressionSite
+from insitu.trace.placements.rank_fault import RankFault
 
-RelationKind = Literal["arrangement", "part", "equal", "not turned", "statistics", "input", "origin", "lookup"]
+RelationKind = Literal[
+    "arrangement", "part", "equal", "not turned", "statistics", "input", "origin", "lookup", "ranks", "unfinished"
+]
 Unit = Literal["head", "item"]
 
 
@@ -26,6 +29,8 @@ class Relation:
     - "input": the one input of a later call, `user`, that differs.
     - "origin": another weight than that of a. `user` is another call of a that takes the weight of a, if b gives that
       call another one: the weights are tied in a only.
+    - "ranks": joined from parts of several ranks, of which `ranks` says what is wrong.
+    - "unfinished": not this tensor. Each rank has only a part of the sum that `subject`, an earlier value, should be.
     - "lookup": not a tensor. The function that b calls comes from a table of the program; `sites` is where.
 
     `subject` is the operand, or "" for the output. `makers_a` and `makers_b` are the calls that put the values where
@@ -46,6 +51,7 @@ class Relation:
     writer: Call | None = None
     sites: tuple[ExpressionSite, ...] = ()
     certainty: Certainty = "values"
+    ranks: RankFault | None = None
 
 
 Relations = tuple[Relation, ...]
