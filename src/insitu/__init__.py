@@ -13,6 +13,7 @@ from insitu.errors import (
     NonFiniteError,
     NotRecordedError,
     PatternError,
+    RanksError,
     StoreError,
     SubjectError,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "NotRecordedError",
     "Opaque",
     "PatternError",
+    "RanksError",
     "Run",
     "Series",
     "Site",

@@ -62,6 +62,10 @@ _SENTENCES: dict[RankFaultKind, Callable[[RankFault], str]] = {
     ),
     "times": _times_text,
     "dimension": _dimension_text,
+    "gathered": lambda fault: (
+        f"the parts of the {fault.count} ranks were gathered along dimension 0, and belong along dimension"
+        f" {fault.placements[0].dim}"
+    ),
     "some ranks": _some_ranks_text,
     "copies": _copies_text,
     "same values": lambda fault: (
@@ -95,23 +99,22 @@ def join_text(found: RankJoin) -> str:
     """How the values of several ranks were joined.
 
     >>> join_text(RankJoin("b", 2, {"placements": 3, "mean": 1}))
-    'b has 2 ranks: 3 values joined by their placements, 1 averaged'
+    'b has 2 ranks, 4 values: 3 joined by their placements, 1 averaged'
     """
+    total = sum(found.methods.values())
     methods = [f"{found.methods[method]:,} {text}" for method, text in _METHODS.items() if method in found.methods]
-    if not methods:
-        return f"{found.side} has {found.ranks} ranks"
-    first, *rest = methods
-    number, _, text = first.partition(" ")
-    values = "value" if number == "1" else "values"
-    return f"{found.side} has {found.ranks} ranks: {', '.join([f'{number} {values} {text}', *rest])}"
+    values = "1 value" if total == 1 else f"{total:,} values"
+    return f"{found.side} has {found.ranks} ranks, {values}: {', '.join(methods)}"
 
 
 _METHODS: dict[JoinMethod, str] = {
     "placements": "joined by their placements",
     "shapes": "joined by their shapes",
     "copies": "the same on all ranks",
+    "unequal copies": "that should be the same on all ranks and are not",
     "mean": "averaged",
     "statistics": "joined from statistics",
     "one rank": "of one rank",
+    "no values": "compared without values",
     "none": "that cannot be joined",
 }

@@ -81,10 +81,16 @@ def _with_fault(cause: Cause, joined: JoinedTrace, joiner: Joiner, is_b_joined: 
 
 
 def _partial_before(variable: Variable, joined: JoinedTrace) -> list[str]:
-    """The last value before this one in its step of which each rank has only a part of the sum."""
-    earlier = [event for event in joined.trace.events[: variable.id] if isinstance(event, Variable)]
-    values = [event.name for event in earlier if event.step == variable.step and _is_partial(joined.values[event.id])]
-    return values[-1:]
+    """The value before this one of which each rank has only a part of the sum; of several in a row, the first."""
+    names: list[str] = []
+    for event in joined.trace.events[: variable.id]:
+        if not isinstance(event, Variable) or event.step != variable.step:
+            continue
+        if not _is_partial(joined.values[event.id]):
+            names.clear()
+            continue
+        names.append(event.name)
+    return names[:1]
 
 
 def _is_partial(value: JoinedValue) -> bool:

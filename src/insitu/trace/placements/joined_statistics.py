@@ -1,78 +1,50 @@
-"""Statistics of a whole tensor from the statistics of its parts."""
+"""The statistics that a run records in place of a tensor (`keep="stats"`), joined over the ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from math import sqrt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from insitu.trace.event import STATISTICS
+from insitu.trace.event import STATISTICS, Stats
 from insitu.trace.placements.joined_value import JoinedValue
 from insitu.trace.placements.part import LocalPart, ValueKey
+from insitu.trace.placements.statistics_of_parts import combined_stats
 
-_NAMES = frozenset(row.name for row in STATISTICS)
-_COUNTS = frozenset(row.name for row in STATISTICS if row.kind == "count")
-_EXTREMES: dict[str, Callable[[list[float]], float]] = {"min": min, "max": max}
+_NAMES = tuple(row.name for row in STATISTICS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StatisticsJoiner:
-    """Joins `path.mean` and the other statistics that `keep="stats"` records in place of a tensor.
-
-    Each element is counted once, or equally often: then the extremes and averages over all parts are those of the
-    whole tensor. How often follows from the counts of the parts and of the whole tensor.
-    """
+    """Joins `path.mean`, `path.max` and the other statistics of one tensor together."""
 
     parts: Mapping[ValueKey, Sequence[LocalPart]]
     wholes: Mapping[ValueKey, Any]
+    _tensors: dict[ValueKey, Stats | None] = field(default_factory=dict)
 
     def joined(self, key: ValueKey) -> JoinedValue | None:
-        """The statistic of the whole tensor; None if the value is not one, or the counts do not fit."""
+        """The statistic of the whole tensor; None if the value is not one, or the parts do not make it up."""
         base, _, name = key.path.rpartition(".")
-        if name not in _NAMES:
+        if name not in _NAMES or len(self.parts[key]) == 1:
             return None
-        counts = self._numbers(key, base, "count")
-        times = self._times(key, base, counts)
-        values = [part.value for part in self.parts[key]]
-        is_known = len(counts) == len(values) and all(isinstance(value, (int, float)) for value in values)
-        if not times or not is_known or len(values) == 1:
+        tensor = key._replace(path=base)
+        if tensor not in self._tensors:
+            self._tensors[tensor] = self._combined(tensor)
+        found = self._tensors[tensor]
+        if found is None:
             return None
-        value = self._combined(key, base, name, values, counts, times)
-        if value is None:
+        return JoinedValue(getattr(found, name), tuple(self.parts[key]), "statistics")
+
+    def _combined(self, tensor: ValueKey) -> Stats | None:
+        """The statistics of the whole tensor."""
+        count = self.wholes.get(tensor._replace(path=f"{tensor.path}.count"))
+        columns = {name: self._column(tensor, name) for name in _NAMES}
+        ranks = {len(column) for column in columns.values()}
+        if len(ranks) != 1 or not isinstance(count, int):
             return None
-        return JoinedValue(value, tuple(self.parts[key]), "statistics")
+        rows = zip(*columns.values(), strict=True)
+        return combined_stats([Stats(**dict(zip(columns, row, strict=True))) for row in rows], count)
 
-    def _combined(
-        self, key: ValueKey, base: str, name: str, values: list[float], counts: list[float], times: int
-    ) -> Any:
-        if name in _COUNTS:
-            return int(sum(values)) // times
-        if name in _EXTREMES:
-            return _EXTREMES[name](values)
-        mean = _weighted(values, counts)
-        if name == "mean":
-            return mean
-        means = self._numbers(key, base, "mean")
-        if name != "std" or len(means) != len(values):
-            return None
-        centre = _weighted(means, counts)
-        spreads = [std**2 + (own - centre) ** 2 for std, own in zip(values, means, strict=True)]
-        return sqrt(_weighted(spreads, counts))
-
-    def _numbers(self, key: ValueKey, base: str, name: str) -> list[float]:
-        """Another statistic of the same tensor, on each rank."""
-        parts = self.parts.get(key._replace(path=f"{base}.{name}"), ())
-        return [part.value for part in parts if isinstance(part.value, (int, float))]
-
-    def _times(self, key: ValueKey, base: str, counts: list[float]) -> int:
-        """How many ranks hold each element; 0 if the counts do not fit."""
-        whole = self.wholes.get(key._replace(path=f"{base}.count"))
-        if not isinstance(whole, int) or whole <= 0 or sum(counts) % whole:
-            return 0
-        return int(sum(counts)) // whole
-
-
-def _weighted(values: Sequence[float], weights: Sequence[float]) -> float:
-    total = sum(weights)
-    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / total
+    def _column(self, tensor: ValueKey, name: str) -> list[Any]:
+        """One statistic on each rank."""
+        return [part.value for part in self.parts.get(tensor._replace(path=f"{tensor.path}.{name}"), ())]

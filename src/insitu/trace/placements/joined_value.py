@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal
 
 from insitu.errors import RanksError
 from insitu.trace.compare.closeness import Tolerance, close_arrays, close_plain
+from insitu.trace.dtype import dtype_named
 from insitu.trace.event import TensorFacts
 from insitu.trace.kept_values import is_array
 from insitu.trace.placements.guess import fitting_placements, grids
 from insitu.trace.placements.join import join, mean_of, parts_by_coordinate, replica_count
 from insitu.trace.placements.layout import Placement, Shape
 from insitu.trace.placements.part import LocalPart
+from insitu.trace.placements.statistics_of_parts import combined_stats
 
 Array = Any
-JoinMethod = Literal["placements", "shapes", "mean", "copies", "statistics", "one rank", "none"]
+JoinMethod = Literal[
+    "placements", "shapes", "copies", "unequal copies", "mean", "statistics", "one rank", "no values", "none"
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,12 +29,13 @@ class JoinedValue:
     """The value that the parts of the ranks make up, and how they were joined.
 
     `method` is "placements" if the ranks recorded where their parts belong, "shapes" if this follows from the shape of
-    the whole value, "copies" if all ranks hold the value itself, "mean" for losses and gradients that differ between
-    ranks, "statistics" for numbers of the whole that follow from those of the parts, "one rank" if only one rank has
-    the value, and "none" if the parts do not make up the whole value: then this is the value of the first rank.
+    the whole value, "copies" if all ranks hold the value itself, "unequal copies" if they should and do not, "mean" for
+    losses and gradients that differ between ranks, "statistics" for numbers of the whole that follow from those of the
+    parts, "one rank" if only one rank has the value, "no values" if none were recorded, and "none" if the parts do not
+    make up the whole value. In the last two cases this is what the first rank recorded.
 
     `grid` and `placements` say how the parts were joined, where one rule holds for all of them. `are_copies_equal` is
-    False if ranks hold different values where they should hold the same one.
+    False if ranks hold different values where they should hold the same one, even if other ranks hold other parts.
     """
 
     value: Any
@@ -109,14 +115,14 @@ class Joiner:
         arrays = [piece.array for piece in pieces]
         if not is_array(whole):
             are_equal = all(self.agree(arrays[0], array) for array in arrays[1:])
-            return JoinedValue(arrays[0], parts, "copies" if are_equal else "none", are_copies_equal=are_equal)
+            return JoinedValue(arrays[0], parts, "copies" if are_equal else "none")
         found = self._best(list(self._guesses(arrays, whole)), whole)
         if found is None:
             return JoinedValue(arrays[0], parts, "none")
         if not found.are_copies_equal and is_averaged(path, whole.shape):
             return JoinedValue(mean_of(arrays), parts, "mean")
         has_copies_only = all(placement.kind == "replicate" for placement in found.placements)
-        method: JoinMethod = "copies" if has_copies_only else "shapes"
+        method: JoinMethod = _copies(found.are_copies_equal) if has_copies_only else "shapes"
         return JoinedValue(
             found.array, parts, method, found.grid, found.placements, are_copies_equal=found.are_copies_equal
         )
@@ -145,14 +151,16 @@ class Joiner:
         return bool(close_arrays(one, other, rtol, atol).same)
 
 
+def _copies(are_equal: bool) -> JoinMethod:
+    return "copies" if are_equal else "unequal copies"
+
+
 def is_averaged(path: str, shape: Shape) -> bool:
     """Whether the ranks may hold different values whose mean is that of the whole batch: losses and gradients."""
     return not shape or path.endswith(".grad")
 
 
 def _short(array: Array) -> str:
-    from insitu.trace.dtype import dtype_named
-
     return dtype_named(str(array.dtype)).short
 
 
@@ -163,8 +171,6 @@ def _distance(array: Array, whole: Any) -> float:
 
 
 def _coordinates(grid: Shape) -> list[Shape]:
-    from itertools import product
-
     return list(product(*map(range, grid)))
 
 
@@ -194,13 +200,26 @@ def _joined_plain(parts: tuple[LocalPart, ...], whole: Any) -> JoinedValue:
     if len(values) == 1:
         return JoinedValue(values[0], parts, "one rank")
     if any(isinstance(value, TensorFacts) for value in values):
-        return JoinedValue(values[0], parts, "none")
+        return joined_facts(parts, whole)
     if all(_is_same(values[0], value) for value in values[1:]):
         return JoinedValue(values[0], parts, "copies")
     if all(type(value) is float for value in values):
         return JoinedValue(sum(values) / len(values), parts, "mean")
     other = next(filter(_differs_from(whole), values), values[0])
-    return JoinedValue(other, parts, "copies", are_copies_equal=False)
+    return JoinedValue(other, parts, "unequal copies", are_copies_equal=False)
+
+
+def joined_facts(parts: tuple[LocalPart, ...], whole: Any) -> JoinedValue:
+    """Tensors of which statistics at most were recorded: statistics of the whole, if the parts make it up."""
+    facts = [part.value for part in parts]
+    stats = [each.stats for each in facts if isinstance(each, TensorFacts) and each.stats is not None]
+    is_known = len(stats) == len(facts) and isinstance(whole, TensorFacts) and whole.stats is not None
+    if not is_known:
+        return JoinedValue(facts[0], parts, "no values")
+    combined = combined_stats(stats, whole.stats.count)
+    if combined is None:
+        return JoinedValue(facts[0], parts, "none")
+    return JoinedValue(replace(facts[0], shape=whole.shape, strides=None, stats=combined), parts, "statistics")
 
 
 def _differs_from(whole: Any) -> Callable[[Any], bool]:

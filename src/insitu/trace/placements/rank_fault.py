@@ -14,7 +14,9 @@ from insitu.trace.placements.join import join, mean_of, sum_of
 from insitu.trace.placements.joined_value import JoinedValue, Joiner
 from insitu.trace.placements.layout import Placement, Shape
 
-RankFaultKind = Literal["sum", "mean", "times", "dimension", "some ranks", "copies", "same values", "same zeros", "fit"]
+RankFaultKind = Literal[
+    "sum", "mean", "times", "dimension", "gathered", "some ranks", "copies", "same values", "same zeros", "fit"
+]
 Array = Any
 
 
@@ -25,6 +27,7 @@ class RankFault:
     - "sum": their sum is the value of one process, so each rank has only a part of the sum. "mean": their mean is.
     - "times": the joined value is that of one process times `factor`, the number of ranks or one divided by it.
     - "dimension": joined by `placements`, and not by those that were recorded, they are the value of one process.
+    - "gathered": all ranks hold the parts of the ranks behind each other; they belong together by `placements`.
     - "some ranks": only the parts of `ranks` differ from those of one process.
     - "copies": the ranks hold different values where they should hold the same one; those of `ranks` differ from that
       of one process.
@@ -124,6 +127,20 @@ def _joined_elsewhere(suspect: RankSuspect) -> RankFault | None:
     return None
 
 
+def _gathered(suspect: RankSuspect) -> RankFault | None:
+    """The ranks gathered parts along the first dimension, as torch does, and the parts belong along another one."""
+    value, whole, count = suspect.joined.value, suspect.whole, suspect.count
+    if value.shape != whole.shape or suspect.joined.method not in ("copies", "placements"):
+        return None
+    for dim, size in enumerate(whole.shape):
+        if dim == 0 or size % count:
+            continue
+        part = (*whole.shape[:dim], size // count, *whole.shape[dim + 1 :])
+        if suspect.joiner.agree(whole, np.concatenate(list(value.reshape(count, *part)), axis=dim)):
+            return RankFault("gathered", count, placements=(Placement("shard", dim=dim),))
+    return None
+
+
 def _alike(suspect: RankSuspect) -> RankFault | None:
     """All ranks hold the same values, or zeros at the same places, where one process has others for each of them."""
     slices = _slices(suspect)
@@ -167,6 +184,7 @@ _CHECKS: tuple[Callable[[RankSuspect], RankFault | None], ...] = (
     _averaged,
     _scaled,
     _joined_elsewhere,
+    _gathered,
     _alike,
     _some_ranks,
     _misfit,
