@@ -360,6 +360,20 @@ def traces(to: Path) -> None:
     insitu.save(trace, to.with_name(f"{to.stem}.rank{dist.get_rank()}.h5"))
 
 
+def communication(to: Path) -> None:
+    """Send, receive, and redistribute a DTensor."""
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    tp, x = mesh("tp"), torch.ones(3)
+    with insitu.record(level="aten") as trace:
+        if dist.get_rank() == 0:
+            dist.send(x, 1)
+        else:
+            dist.recv(x, 0)
+        DTensor.from_local(x, tp, [Shard(0)]).redistribute(placements=[Replicate()]).to_local().sum()
+    insitu.save(trace, to.with_name(f"{to.stem}.rank{dist.get_rank()}.h5"))
+
+
 def run(folder: Path, rank: int, ranks: int, names: list[str]) -> None:
     """Run programs on this rank."""
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks)

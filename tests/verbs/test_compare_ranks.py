@@ -60,7 +60,7 @@ def run_ranks(folder: Path, ranks: int, names: tuple[str, ...]) -> Path:
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two ranks recorded."""
-    return run_ranks(tmp_path_factory.mktemp("two"), 2, (*AGREEING, *FAULTS, "traces"))
+    return run_ranks(tmp_path_factory.mktemp("two"), 2, (*AGREEING, *FAULTS, "traces", "communication"))
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +183,32 @@ def test_traces_of_all_ranks_are_joined(two: Path) -> None:
     diff = insitu.compare(changed, traces)
     assert diff.first is not None and diff.first.b is not None and diff.first.b.name == "blocks.1.up"
     assert "only the part of rank 1 differs" in said(diff)
+
+
+def collectives_of(trace: insitu.Trace, kind: str) -> list[tuple[str, str | None, int | None]]:
+    """The name, the group and the size of each collective."""
+    found = [call.collective for call in trace.calls if call.kind == kind]
+    return [(each.name, each.group.name, each.bytes) for each in found if each is not None]
+
+
+def test_collectives_of_tensor_parallel_are_in_the_trace(two: Path) -> None:
+    for rank in range(2):
+        trace = insitu.load(two / f"traces.rank{rank}.h5")
+        assert collectives_of(trace, "function") == [("all_reduce", "0", 256)] * 2
+        inside = [call.path for call in trace.calls if call.collective]
+        assert inside == ["blocks.0.down", "blocks.1.down"]
+
+
+def test_sending_receiving_and_redistribution_are_in_the_trace(two: Path) -> None:
+    for rank, verb in enumerate(("send", "recv")):
+        trace = insitu.load(two / f"communication.rank{rank}.h5")
+        first, *rest = collectives_of(trace, "function")
+        assert first == (verb, None, 12)
+        assert rest[0] == ("all_gather", "0", 12)
+        first, *rest = collectives_of(trace, "aten")
+        assert first == (verb, "0", 12) and ("all_gather", "0", 12) in rest
+        operators = [call for call in trace.calls if call.kind == "aten" and call.collective]
+        assert operators[0].collective is not None and operators[0].collective.group.ranks == (0, 1)
 
 
 def test_unequal_numbers_of_ranks_are_refused(two: Path, four: Path) -> None:

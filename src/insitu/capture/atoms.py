@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 import torch
 
+from insitu.capture.group_facts import COLLECTIVE_DESCRIPTIONS
 from insitu.trace.event import Opaque, Word
 
 # A record holds values of these types as they are.
@@ -95,4 +96,5 @@ DESCRIPTIONS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (complex, lambda item: complex(item.real, item.imag)),
     ((FunctionType, MethodType, BuiltinFunctionType), lambda item: Word(getattr(item, "__qualname__", "function"))),
     (type, class_name),
+    *COLLECTIVE_DESCRIPTIONS,
 )

@@ -27,7 +27,7 @@ from insitu.capture.torch_internals import (
     schemas,
 )
 from insitu.trace.index_use import INDEX_USES
-from insitu.trace.operation import operation
+from insitu.trace.operation import is_pending, operation
 
 # Attributes of tensors whose getter makes a tensor; the other getters only tell facts.
 TENSOR_GETTERS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data", "grad"})
@@ -50,7 +50,7 @@ FACTS_OWNERS = frozenset({"torch", C_MODULE, "torch.Tensor", "torch.ops.aten"})
 class FunctionCallee:
     """A torch function: whether it is worth an event, and whether it changes its first argument."""
 
-    __slots__ = ("defaults", "in_place", "kind", "name", "runs_backward", "silent", "takes_indices")
+    __slots__ = ("defaults", "in_place", "is_pending", "kind", "name", "runs_backward", "silent", "takes_indices")
 
     kind: Literal["function"]
 
@@ -61,6 +61,7 @@ class FunctionCallee:
         self.defaults = plain_defaults(function)
         self.silent = is_silent(name)
         self.in_place = changes_first(function, name)
+        self.is_pending = is_pending(self.name)
         self.runs_backward = self.name.startswith("torch.") and operation("function", self.name).runs_backward
         self.takes_indices = self.name in INDEX_USES
 
@@ -121,7 +122,7 @@ class ParameterNames:
 class OperatorCallee:
     """An operator of ATen or of a library: how to call it, and the arguments that it changes but does not return."""
 
-    __slots__ = ("call", "function", "kind", "name", "writes")
+    __slots__ = ("call", "function", "is_pending", "kind", "name", "writes")
 
     kind: Literal["aten"]
 
@@ -129,6 +130,7 @@ class OperatorCallee:
         self.kind = "aten"
         self.function = function
         self.name = operator_name(function)
+        self.is_pending = is_pending(self.name)
         self.call = operator_call(function)
         self.writes = unreturned_writes(function)
 

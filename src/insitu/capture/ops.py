@@ -24,6 +24,7 @@ from insitu.capture.calls import (
     function_callee,
     operator_callee,
 )
+from insitu.capture.collectives import forget_statistics
 from insitu.capture.modes import AtenMode, Handler, as_anchor, dispatch_stack, skip_when_compiling
 from insitu.capture.outline import outline
 from insitu.capture.tape import (
@@ -121,6 +122,8 @@ def make_on_function(probe: Probe, values: Values) -> Handler:
             tape[at + RESULT] = (
                 record_tensor(result, at, in_place) if is_one else record_result(result, at, in_place, callee, args)
             )
+            if callee.is_pending:
+                forget_statistics(tape[at + RESULT])
             if after is not None:  # it may raise: an error of the user's program
                 after(callee, at, args, kwargs, result, first_node, nodes, was)
             return result
@@ -243,6 +246,8 @@ def make_on_aten(probe: Probe, values: Values) -> Handler:
                     value.requires_grad = value.requires_grad or None  # autograd says so later
                 else:
                     tape[at + RESULT] = record_outputs(result, at, callee, args, kwargs, fresh if inside else careful)
+                if callee.is_pending:
+                    forget_statistics(tape[at + RESULT])
             except Exception as error:
                 tape[at + RESULT] = None
                 probe.trouble("recording a result", error)

@@ -15,6 +15,7 @@ from weakref import WeakSet
 from torch import nn
 
 from insitu.capture.budget import Budget, Overflow
+from insitu.capture.collectives import work_waits
 from insitu.capture.compiled import regions
 from insitu.capture.decode import Decoder
 from insitu.capture.guard.check import GuardChecks
@@ -91,6 +92,9 @@ class Recorder:
             if self.level != "python":
                 regions.begin()
                 undo.callback(regions.end)
+            if self.level in ("functions", "aten"):
+                work_waits.begin()
+                undo.callback(work_waits.end)
             patch.begin(self)
             undo.callback(patch.end, self)
             probe = self._probe(self.base)

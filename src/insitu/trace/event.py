@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from insitu.trace.collective import Collective
 
 Kind = Literal["module", "function", "aten", "python"]
 Phase = Literal["forward", "backward", "recompute"]
@@ -268,6 +271,13 @@ class Call:
         if self.module is not None:
             return self.module.path
         return ""
+
+    @property
+    def collective(self) -> Collective | None:
+        """What the call communicates with other processes: which collective, in which group, of how many bytes."""
+        from insitu.trace.collective import collective_of  # it is made of calls
+
+        return collective_of(self)
 
     @property
     def inputs(self) -> tuple[TensorFacts, ...]:

@@ -42,6 +42,7 @@ Family = Literal[
     "query",  # something about the object, not about its values
     "gradient",  # `.grad`: values that a backward pass computed
     "backward",
+    "collective",  # values of several processes
     "profiler",
     "other",
 ]
@@ -399,6 +400,29 @@ def own_name(kind: Kind, name: str) -> str:
     return parts[-1]
 
 
+# Operators of these libraries return before their results are there.
+_PENDING_SPACES = ("c10d.", "_c10d_functional.", "torch.ops.c10d.", "torch.ops._c10d_functional.")
+_COLLECTIVE_SPACES = (*_PENDING_SPACES, "torch.distributed.")
+_COLLECTIVE_NAMES = frozenset(
+    (
+        *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter"),
+        *("send", "recv", "barrier", "wait"),
+    )
+)
+# The usual names of collectives that have others.
+_COLLECTIVES = {
+    **dict.fromkeys(("allreduce", "allreduce_coalesced", "all_reduce_coalesced"), "all_reduce"),
+    **dict.fromkeys(("allgather", "allgather_base", "allgather_coalesced", "all_gather_single"), "all_gather"),
+    **dict.fromkeys(("all_gather_into_tensor", "all_gather_into_tensor_out", "all_gather_coalesced"), "all_gather"),
+    **dict.fromkeys(("all_gather_into_tensor_coalesced", "allgather_into_tensor_coalesced"), "all_gather"),
+    **dict.fromkeys(("reduce_scatter_base", "reduce_scatter_single", "reduce_scatter_tensor"), "reduce_scatter"),
+    **dict.fromkeys(("reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_out"), "reduce_scatter"),
+    **dict.fromkeys(("alltoall", "alltoall_base", "all_to_all_single"), "all_to_all"),
+    **{"isend": "send", "irecv": "recv", "recv_any_source": "recv"},
+    **{"monitored_barrier": "barrier", "wait_tensor": "wait"},
+}
+
+
 @lru_cache(maxsize=4096)
 def operation(kind: Kind, name: str) -> Operation:
     """What is known about a torch function or operator; nothing is known about modules and Python functions.
@@ -414,9 +438,38 @@ def operation(kind: Kind, name: str) -> Operation:
     own = own_name(kind, name)
     if name.startswith("profiler."):
         return Operation("profiler", own=own, name=own, base=own)
+    if is_distributed(name):
+        return _collective(own)
     if name.startswith("torch.autograd."):
         return _named(_TABLE.get(f"autograd.{own}", UNKNOWN), own, own, own)
     return _operation(own)
+
+
+def is_distributed(name: str) -> bool:
+    """Whether a function or operator is one of `torch.distributed`: its name has a meaning of its own.
+
+    >>> [is_distributed(name) for name in ("torch.distributed.gather", "c10d.allreduce_", "torch.gather")]
+    [True, True, False]
+    """
+    return name.startswith(_COLLECTIVE_SPACES)
+
+
+def is_pending(name: str) -> bool:
+    """Whether the result of an operator is not there yet when the operator returns: a wait follows.
+
+    >>> is_pending("c10d.allreduce_"), is_pending("_c10d_functional.wait_tensor"), is_pending("aten.add.Tensor")
+    (True, False, False)
+    """
+    return name.startswith(_PENDING_SPACES) and not name.endswith("wait_tensor")
+
+
+def _collective(own: str) -> Operation:
+    """A collective by the one name for all spellings: `allreduce_`, `all_reduce_coalesced` and `all_reduce`."""
+    bare = own.strip("_")
+    usual = _COLLECTIVES.get(bare, bare)
+    if usual not in _COLLECTIVE_NAMES:
+        return _named(UNKNOWN, own, own, own)
+    return _named(Operation("collective", risk="overflow", hides=False), own, usual, usual)
 
 
 def _operation(own: str) -> Operation:

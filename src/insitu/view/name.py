@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from insitu.trace.event import Call, ModuleFacts, Site
 from insitu.trace.operation import operation
 from insitu.trace.source_file import base_name, folders, is_library
+from insitu.view.collective_text import collective_part
 from insitu.view.value import argument, arguments, holds_tensor, safe, short, value_text
 
 MOST_ARGUMENTS = 48  # characters of arguments in a compact name
@@ -105,6 +106,8 @@ def function_name(name: str) -> str:
         return "F." + name[20:]
     if name.startswith("torch.Tensor."):
         return name[12:]
+    if name.startswith("torch.distributed."):
+        return "dist." + name.rpartition("torch.distributed.")[2].removeprefix("distributed_c10d.")
     return name
 
 
@@ -153,6 +156,8 @@ def compact_parts(call: Call) -> tuple[str, str]:
     """The two parts of a compact name: the function, and its arguments in parentheses; an operator is one part."""
     if call.operator is not None:
         return _operation(call, safe(call.operator)), ""
+    if part := collective_part(call):
+        return function_name(call.name), part
     return function_name(call.name), _arguments_text(call)
 
 

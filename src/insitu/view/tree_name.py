@@ -9,6 +9,7 @@ from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site
 from insitu.trace.fold import Fold
 from insitu.trace.folded_steps import Steps
 from insitu.trace.path import relative
+from insitu.view.collective_text import collective_part
 from insitu.view.common_call import common_call
 from insitu.view.line import DETAIL, Span
 from insitu.view.name import call_marks, compact_parts, settings_text
@@ -104,6 +105,8 @@ def _function_spans(call: Call, item: Fold) -> tuple[Span, ...]:
     """A function in a few words; an operator by its full name."""
     if call.kind == "aten":
         spans: tuple[Span, ...] = ((safe(call.name), "orange"),)
+        if part := collective_part(call):
+            spans = (*spans, (part, DETAIL))
     else:
         name, arguments = compact_parts(_common(call, item))
         spans = ((name.removeprefix(COMPILED), INKS[call.kind]),)

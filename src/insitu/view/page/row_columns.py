@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from insitu.trace.costs import Costs
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts, Variable, tensors
 from insitu.trace.operation import operation
+from insitu.view.collective_text import collective_part
 from insitu.view.name import call_marks, compact, module_type
 from insitu.view.number import MOST_EXACT
 from insitu.view.page.flags import IS_ORIGIN
@@ -254,7 +255,7 @@ def call_label(call: Call) -> str:
     if call.kind == "module" and call.module is not None:
         return module_type(call.module)
     if call.kind == "aten":
-        return safe(call.name)
+        return f"{safe(call.name)}{collective_part(call)}"
     return compact(call)
 
 

@@ -1,0 +1,113 @@
+"""Calls that communicate with other processes: which collective, in which group, of how many bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from insitu.trace.dtype import dtype_named
+from insitu.trace.event import Call, Fields, TensorFacts, Word, tensors
+from insitu.trace.operation import is_pending, operation
+
+GROUP = "ProcessGroup"  # the type of the fields by which a record describes a group
+# Collectives that get the tensor for the result before their own; those of `_c10d_functional` return the result.
+_RESULT_FIRST = frozenset(("all_gather", "reduce_scatter", "all_to_all"))
+_FUNCTIONAL = ("_c10d_functional.", "torch.ops._c10d_functional.")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group: its name, how many ranks it has, and the first of these; None is not known.
+
+    All three are unknown for the default group, if a program does not name a group.
+    """
+
+    name: str | None = None
+    size: int | None = None
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """A call that communicates with other processes.
+
+    `name` is the one name for all spellings ("all_reduce"), "wait" for a call that waits for a collective. `bytes` is
+    the size of the tensors that this rank puts in; a rank that only receives puts in the tensor it receives into. It is
+    None if a size is symbolic. `reduction` is "sum", "avg", … or "". `is_pending` says that the call returned before
+    the collective had ended: a wait follows.
+    """
+
+    name: str
+    group: Group
+    bytes: int | None
+    reduction: str = ""
+    is_pending: bool = False
+
+
+def collective_of(call: Call) -> Collective | None:
+    """What a call communicates; None if it does not communicate.
+
+    >>> x = TensorFacts(0, (4, 8), "f32", "cpu")
+    >>> found = collective_of(Call(0, None, "aten", "_c10d_functional.all_reduce", args=(x, "sum", "0")))
+    >>> found.name, found.reduction, found.bytes, found.group.name
+    ('all_reduce', 'sum', 128, '0')
+    """
+    if call.kind not in ("function", "aten"):
+        return None
+    found = operation(call.kind, call.name)
+    if found.family != "collective":
+        return None
+    pending = is_pending(call.name) or call.kwargs.get("async_op") is True
+    return Collective(found.name, _group(call), _bytes(call, found.name), _reduction(call), is_pending=pending)
+
+
+def _arguments(call: Call) -> Iterator[Any]:
+    yield from call.args
+    yield from call.kwargs.values()
+
+
+def _group(call: Call) -> Group:
+    """The group among the arguments; the operators of `_c10d_functional` take its name, after all others."""
+    for item in _arguments(call):
+        if isinstance(item, Fields) and item.type == GROUP:
+            facts = item.items
+            return Group(facts["name"], facts["size"], tuple(facts["ranks"]))
+    names = [item for item in _arguments(call) if type(item) is str]
+    if call.name.startswith(_FUNCTIONAL) and names:
+        return Group(names[-1])
+    return Group()
+
+
+def _bytes(call: Call, name: str) -> int | None:
+    """The size of the tensors that this rank puts in."""
+    has_result_first = name in _RESULT_FIRST and not call.name.startswith(_FUNCTIONAL)
+    given: Any = call.args[:1]
+    if has_result_first and len(call.args) > 1:
+        given = call.args[1:2]
+    found = list(tensors(given)) or list(call.inputs)
+    sizes = [tensor_bytes(facts) for facts in found]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        return None
+    return sum(known)
+
+
+def tensor_bytes(facts: TensorFacts) -> int | None:
+    """The size of a tensor; None if it is symbolic."""
+    sizes = [size for size in facts.shape if isinstance(size, int)]
+    if len(sizes) < len(facts.shape):
+        return None
+    return prod(sizes) * dtype_named(facts.dtype).size
+
+
+def _reduction(call: Call) -> str:
+    """The name of the reduction, in small letters."""
+    op = call.kwargs.get("op")
+    if isinstance(op, Word):
+        return op.lower()
+    texts = [item for item in call.args if type(item) is str]
+    if call.name.startswith(_FUNCTIONAL) and len(texts) > 1:
+        return str(texts[0]).lower()
+    return ""
