@@ -14,12 +14,12 @@ import torch.distributed._functional_collectives as functional
 from tests.capture.oracle import nothing_left, troubles
 
 import insitu
-from insitu.trace.collective import Collective, Group
+from insitu.trace.collective import Collective, ProcessGroup
 from insitu.view import render
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning")  # names that older versions have
 
-WORLD = Group("0", 1, (0,))
+WORLD = ProcessGroup("0", 1, (0,))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -61,7 +61,7 @@ def test_collective_has_name_group_and_size(name: str) -> None:
     (operator,) = collectives(trace, "aten")
     assert (function.name, function.bytes) == (operator.name, operator.bytes) == (usual, size)
     assert operator.group == WORLD and operator.is_pending and not function.is_pending
-    assert function.group == Group()  # the program names none
+    assert function.group == ProcessGroup()  # the program names none
 
 
 def test_group_that_is_named_is_recorded_at_the_functions_level() -> None:
@@ -69,7 +69,7 @@ def test_group_that_is_named_is_recorded_at_the_functions_level() -> None:
     with insitu.record() as trace:
         dist.all_reduce(torch.ones(6), op=dist.ReduceOp.MAX, group=own)
     (found,) = collectives(trace, "function")
-    assert found.group == Group(own.group_name, 1, (0,)) and found.reduction == "max"
+    assert found.group == ProcessGroup(own.group_name, 1, (0,)) and found.reduction == "max"
 
 
 def test_functional_collective_has_the_name_of_its_group() -> None:

@@ -18,7 +18,7 @@ _FUNCTIONAL = ("_c10d_functional.", "torch.ops._c10d_functional.")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ProcessGroup:
     """A process group: its name, how many ranks it has, and the first of these; None is not known.
 
     All three are unknown for the default group, if a program does not name a group.
@@ -40,7 +40,7 @@ class Collective:
     """
 
     name: str
-    group: Group
+    group: ProcessGroup
     bytes: int | None
     reduction: str = ""
     is_pending: bool = False
@@ -68,16 +68,16 @@ def _arguments(call: Call) -> Iterator[Any]:
     yield from call.kwargs.values()
 
 
-def _group(call: Call) -> Group:
+def _group(call: Call) -> ProcessGroup:
     """The group among the arguments; the operators of `_c10d_functional` take its name, after all others."""
     for item in _arguments(call):
         if isinstance(item, Fields) and item.type == GROUP:
             facts = item.items
-            return Group(facts["name"], facts["size"], tuple(facts["ranks"]))
+            return ProcessGroup(facts["name"], facts["size"], tuple(facts["ranks"]))
     names = [item for item in _arguments(call) if type(item) is str]
     if call.name.startswith(_FUNCTIONAL) and names:
-        return Group(names[-1])
-    return Group()
+        return ProcessGroup(names[-1])
+    return ProcessGroup()
 
 
 def _bytes(call: Call, name: str) -> int | None:

@@ -275,7 +275,7 @@ class Call:
     @property
     def collective(self) -> Collective | None:
         """What the call communicates with other processes: which collective, in which group, of how many bytes."""
-        from insitu.trace.collective import collective_of  # it is made of calls
+        from insitu.trace.collective import collective_of  # that file imports this one
 
         return collective_of(self)
 

@@ -17,9 +17,9 @@ from insitu.trace.diff import Diff
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import Event, Site, TensorFacts, Variable
 from insitu.trace.placements.diff_of_ranks import compare_ranks, needs_joining
-from insitu.trace.placements.joined_run import RankedRun
-from insitu.trace.placements.layout import layout_of
 from insitu.trace.placements.module_outputs import module_outputs, ranked_traces
+from insitu.trace.placements.part_layout import layout_of
+from insitu.trace.placements.whole_run import RankedRun
 from insitu.trace.trace import Trace
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from insitu.trace.collective import Collective, Group, collective_of
+from insitu.trace.collective import Collective, ProcessGroup, collective_of
 from insitu.trace.event import Call
 from insitu.view.number import amount
 from insitu.view.value import safe
@@ -23,9 +23,9 @@ def collective_part(call: Call) -> str:
 def collective_text(found: Collective) -> str:
     """The reduction, the size and the group of a collective.
 
-    >>> collective_text(Collective("all_reduce", Group("0", 2, (0, 1)), 96, "sum", is_pending=True))
+    >>> collective_text(Collective("all_reduce", ProcessGroup("0", 2, (0, 1)), 96, "sum", is_pending=True))
     'sum, 96 B, group 0: ranks 0, 1; async'
-    >>> collective_text(Collective("all_gather", Group(), 2048))
+    >>> collective_text(Collective("all_gather", ProcessGroup(), 2048))
     '2.0 KiB, default group'
     """
     size = None if found.bytes is None else amount(found.bytes)
@@ -35,7 +35,7 @@ def collective_text(found: Collective) -> str:
     return text
 
 
-def _group_text(group: Group) -> str:
+def _group_text(group: ProcessGroup) -> str:
     if group.name is None:
         return "default group"
     if group.size is None:

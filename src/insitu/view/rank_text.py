@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from insitu.trace.diff import RankJoin
 from insitu.trace.placements.joined_value import JoinMethod
-from insitu.trace.placements.layout import Placement
+from insitu.trace.placements.part_layout import Placement
 from insitu.trace.placements.rank_fault import RankFault, RankFaultKind
 
 MOST_RANKS = 8
@@ -27,10 +27,10 @@ def _times_text(fault: RankFault) -> str:
     return f"it is 1/{1 / fault.factor:g} of it: a sum over {1 / fault.factor:g} ranks that was averaged"
 
 
-def _dimension_text(fault: RankFault) -> str:
+def _placement_text(fault: RankFault) -> str:
     return (
         f"the parts agree if joined by {_listed(fault.placements)}, and their recorded placement is"
-        f" {_listed(fault.recorded)}: sharded along the wrong dimension"
+        f" {_listed(fault.recorded)}"
     )
 
 
@@ -61,7 +61,7 @@ _SENTENCES: dict[RankFaultKind, Callable[[RankFault], str]] = {
         f"the mean over the {fault.count} ranks agrees: each rank has its own value, and they were not averaged"
     ),
     "times": _times_text,
-    "dimension": _dimension_text,
+    "placement": _placement_text,
     "gathered": lambda fault: (
         f"the parts of the {fault.count} ranks were gathered along dimension 0, and belong along dimension"
         f" {fault.placements[0].dim}"

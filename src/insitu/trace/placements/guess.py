@@ -8,20 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from insitu.trace.placements.layout import REPLICATE, Placement, Shape
+import numpy as np
+
+from insitu.trace.placements.part_layout import REPLICATE, Placement, Shape
 
 MOST_DIMENSIONS = 8  # of tensors whose placements are searched for
 
 
-def grids(count: int, known: Sequence[Shape] = ()) -> Iterator[Shape]:
+def grids(count: int, known: Sequence[Shape] = ()) -> list[Shape]:
     """The meshes that so many ranks can form: one row, those that the run has, then all of two dimensions.
 
-    >>> list(grids(4)), list(grids(3))
+    >>> grids(4), grids(3)
     ([(4,), (2, 2)], [(3,)])
     """
-    found = [(count,), *known]
-    found += [(outer, count // outer) for outer in range(2, count) if count % outer == 0 and count > outer]
-    yield from dict.fromkeys(found)
+    divisors = [size for size in range(2, count) if count % size == 0]
+    pairs = [(size, count // size) for size in divisors]
+    return list(dict.fromkeys([(count,), *known, *pairs]))
 
 
 def fitting_placements(shapes: Sequence[Shape], whole: Shape, grid: Shape) -> Iterator[tuple[Placement, ...]]:
@@ -32,37 +34,34 @@ def fitting_placements(shapes: Sequence[Shape], whole: Shape, grid: Shape) -> It
     >>> list(fitting_placements([(2, 2)] * 4, (4, 2), (2, 2)))
     [(Shard(0), Replicate()), (Replicate(), Shard(0))]
     """
-    first = shapes[0]
-    if len(first) != len(whole) or len(first) > MOST_DIMENSIONS:
+    lengths = set(map(len, shapes))
+    if lengths != {len(whole)} or len(whole) > MOST_DIMENSIONS:
         return
-    choices = [*(Placement("shard", dim=dim) for dim in range(len(whole))), REPLICATE]
+    choices = [*map(_shard, range(len(whole))), REPLICATE]
     for placements in product(choices, repeat=len(grid)):
-        if len(grid) == 1:
-            fits = _make_up(shapes, whole, placements[0])
-        else:
-            fits = len(set(shapes)) == 1 and _spread(first, grid, placements) == whole
-        if fits:
+        if _spread(shapes, grid, placements) == whole:
             yield placements
 
 
-def _make_up(shapes: Sequence[Shape], whole: Shape, placement: Placement) -> bool:
-    """Whether parts in one row make up the whole; along the dimension that is split, they may differ in size."""
-    if placement.kind == "replicate":
-        return all(shape == whole for shape in shapes)
-    dim = placement.dim
-    if sum(shape[dim] for shape in shapes if len(shape) == len(whole)) != whole[dim]:
-        return False
-    return all(_without(shape, dim) == _without(whole, dim) for shape in shapes)
+def _shard(dim: int) -> Placement:
+    return Placement("shard", dim=dim)
 
 
-def _without(shape: Shape, dim: int) -> Shape:
-    return shape[:dim] + shape[dim + 1 :]
+def _spread(shapes: Sequence[Shape], grid: Shape, placements: tuple[Placement, ...]) -> Shape | None:
+    """The shape of the whole; None if the parts differ in size, unless they do along the only dimension that is split.
 
-
-def _spread(part: Shape, grid: Shape, placements: tuple[Placement, ...]) -> Shape:
-    """The shape of the whole, if all parts have one shape."""
-    sizes = list(part)
-    for size, placement in zip(grid, placements, strict=True):
-        if placement.kind == "shard":
-            sizes[placement.dim] *= size
-    return tuple(sizes)
+    >>> _spread([(2, 3), (1, 3)], (2,), (Placement("shard", dim=0),))
+    (3, 3)
+    """
+    sizes = np.array(shapes, np.int64).reshape(len(shapes), -1)
+    first = sizes[0].copy()
+    if len(grid) == 1 and placements[0].kind == "shard":
+        dim = placements[0].dim
+        first[dim] = sizes[:, dim].sum()
+        sizes[:, dim] = first[dim]
+    elif len(grid) > 1:
+        for size, placement in zip(grid, placements, strict=True):
+            first[placement.dim] *= size if placement.kind == "shard" else 1
+    if (sizes != sizes[0]).any():
+        return None
+    return tuple(first.tolist())

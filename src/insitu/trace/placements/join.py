@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import RanksError
-from insitu.trace.placements.layout import Mesh, Placement, Shape
 from insitu.trace.placements.part import LocalPart
+from insitu.trace.placements.part_layout import Mesh, Placement, Shape
 
 Array = Any
 Arrays = Sequence[Array]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
@@ -14,8 +14,8 @@ from insitu.trace.event import TensorFacts
 from insitu.trace.kept_values import is_array
 from insitu.trace.placements.guess import fitting_placements, grids
 from insitu.trace.placements.join import join, mean_of, parts_by_coordinate, replica_count
-from insitu.trace.placements.layout import Placement, Shape
 from insitu.trace.placements.part import LocalPart
+from insitu.trace.placements.part_layout import Placement, Shape
 from insitu.trace.placements.statistics_of_parts import combined_stats
 
 Array = Any
@@ -90,7 +90,7 @@ class Joiner:
         assert layout is not None
         arrays = {coordinate: part.value for coordinate, part in by_coordinate.items()}
         try:
-            return self._assembled(arrays, layout.mesh.shape, layout.placements, whole)
+            return self.assembled(arrays, layout.mesh.shape, layout.placements, whole)
         except ValueError as error:
             shapes = ", ".join([f"{list(part.value.shape)} on rank {part.rank}" for part in parts])
             placements = ", ".join(map(str, layout.placements))
@@ -98,8 +98,8 @@ class Joiner:
                 f"the parts of {path!r} do not belong together: {shapes} cannot be joined by {placements}: {error}"
             ) from None
 
-    def _assembled(
-        self, arrays: dict[Shape, Array], grid: Shape, placements: tuple[Placement, ...], whole: Any
+    def assembled(
+        self, arrays: Mapping[Shape, Array], grid: Shape, placements: tuple[Placement, ...], whole: Any
     ) -> Piece:
         """Parts joined by placements; of copies that differ, the one that is farthest from the whole value."""
         copies = [join(arrays, grid, placements, number) for number in range(replica_count(grid, placements))]
@@ -134,7 +134,7 @@ class Joiner:
             if len(places) != len(arrays):
                 continue
             for placements in fitting_placements(shapes, whole.shape, grid):
-                yield self._assembled(dict(zip(places, arrays, strict=True)), grid, placements, whole)
+                yield self.assembled(dict(zip(places, arrays, strict=True)), grid, placements, whole)
 
     def _best(self, guesses: list[Piece], whole: Array) -> Piece | None:
         """The guess that makes up the whole value, else one whose copies are equal, else the first."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from insitu.errors import RanksError
 from insitu.trace.event import Call, Event, Variable
-from insitu.trace.placements.joined_run import RankedRun
+from insitu.trace.placements.whole_run import RankedRun
 from insitu.trace.trace import Trace
 
 ROOT = "forward"  # the output of the model itself, as in a recorded run

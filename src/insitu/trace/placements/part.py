@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from insitu.trace.event import TensorFacts, Variable
 from insitu.trace.kept_values import is_array
-from insitu.trace.placements.layout import Layout
+from insitu.trace.placements.part_layout import PartLayout
 
 
 class ValueKey(NamedTuple):
@@ -24,7 +24,7 @@ class LocalPart:
 
     rank: int
     variable: Variable
-    layout: Layout | None = None
+    layout: PartLayout | None = None
 
     @property
     def value(self) -> Any:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
+from typing import Any
+
+import numpy as np
 
 from insitu.trace.event import Stats
 
@@ -20,40 +23,41 @@ def combined_stats(parts: Sequence[Stats], count: int) -> Stats | None:
     >>> whole.min, whole.max, whole.mean, round(whole.std, 4)
     (0.0, 4.0, 2.5, 1.6583)
     """
-    times = times_held([part.count for part in parts], count)
-    if not times:
+    times = _times_held(int(_column(parts, "count").sum()), count)
+    if times == 0:
         return None
-    counts = {name: sum(getattr(part, name) for part in parts) // times for name in ("nan", "inf", "zeros")}
-    finite = [part for part in parts if part.mean is not None]
+    counts = {name: int(_column(parts, name).sum()) // times for name in ("nan", "inf", "zeros")}
+    finite = list(filter(_has_finite_elements, parts))
     if not finite:
         return Stats(count=count, **counts)
-    weights = [float(part.count - part.nan - part.inf) for part in finite]
-    means = [part.mean or 0.0 for part in finite]
-    return Stats(
-        count=count,
-        min=min(part.min for part in finite if part.min is not None),
-        max=max(part.max for part in finite if part.max is not None),
-        mean=weighted(means, weights),
-        std=spread([part.std or 0.0 for part in finite], means, weights),
-        **counts,
-    )
+    mean, std = _moments(finite)
+    low, high = _column(finite, "min").min(), _column(finite, "max").max()
+    return Stats(count=count, min=float(low), max=float(high), mean=mean, std=std, **counts)
 
 
-def times_held(counts: Sequence[int], whole: int) -> int:
-    """In how many parts each element is; 0 if the counts of elements do not fit."""
-    total = sum(counts)
-    if whole <= 0 or total % whole:
+def _times_held(total: int, count: int) -> int:
+    """In how many parts each element is; 0 if the numbers of elements do not fit."""
+    if count <= 0:
         return 0
-    return total // whole
+    times, rest = divmod(total, count)
+    if rest:
+        return 0
+    return times
 
 
-def weighted(values: Sequence[float], weights: Sequence[float]) -> float:
-    """The mean of all elements, from the means of the parts."""
-    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
+def _has_finite_elements(stats: Stats) -> bool:
+    return stats.mean is not None
 
 
-def spread(stds: Sequence[float], means: Sequence[float], weights: Sequence[float]) -> float:
-    """The standard deviation of all elements, from those of the parts."""
-    centre = weighted(means, weights)
-    squares = [std**2 + (mean - centre) ** 2 for std, mean in zip(stds, means, strict=True)]
-    return sqrt(weighted(squares, weights))
+def _moments(parts: Sequence[Stats]) -> tuple[float, float]:
+    """The mean and the standard deviation of all finite elements."""
+    weights = _column(parts, "count") - _column(parts, "nan") - _column(parts, "inf")
+    means, stds = _column(parts, "mean"), _column(parts, "std")
+    mean = np.average(means, weights=weights)
+    variance = np.average(stds**2 + (means - mean) ** 2, weights=weights)
+    return float(mean), sqrt(variance)
+
+
+def _column(parts: Sequence[Stats], name: str) -> Any:
+    """One number of each part."""
+    return np.array([getattr(part, name) for part in parts], np.float64)

@@ -12,8 +12,8 @@ from insitu.trace.event import TensorFacts, Variable
 from insitu.trace.kept_values import is_array
 from insitu.trace.placements.joined_statistics import StatisticsJoiner
 from insitu.trace.placements.joined_value import JoinedValue, Joiner, JoinMethod
-from insitu.trace.placements.layout import Layout, Mesh, Shape
 from insitu.trace.placements.part import LocalPart, ValueKey, content
+from insitu.trace.placements.part_layout import Mesh, PartLayout, Shape
 from insitu.trace.trace import Trace
 
 
@@ -24,7 +24,7 @@ class RankedRun:
     trace: Trace
     world_size: int
     ranks: tuple[int, ...]
-    layouts: Mapping[tuple[str, int], Layout] = field(default_factory=dict)
+    layouts: Mapping[tuple[str, int], PartLayout] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

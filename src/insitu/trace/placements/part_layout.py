@@ -59,7 +59,7 @@ class Mesh:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PartLayout:
     """Where the part of one rank belongs: one placement for each dimension of the mesh, and its place in the mesh."""
 
     whole: Shape
@@ -68,7 +68,7 @@ class Layout:
     placements: tuple[Placement, ...]
 
 
-def layout_of(path: str, rank: int, facts: Mapping[str, Any]) -> Layout | None:
+def layout_of(path: str, rank: int, facts: Mapping[str, Any]) -> PartLayout | None:
     """The layout in the facts that a rank recorded of a path; None if it recorded none.
 
     Raises RanksError for a placement that cannot be joined.
@@ -77,7 +77,7 @@ def layout_of(path: str, rank: int, facts: Mapping[str, Any]) -> Layout | None:
         return None
     mesh = mesh_of(facts["mesh"])
     placements = tuple([_placement(path, rank, each) for each in facts["placements"]])
-    return Layout(tuple(facts["global_shape"]), mesh, tuple(facts["coordinate"]), placements)
+    return PartLayout(tuple(facts["global_shape"]), mesh, tuple(facts["coordinate"]), placements)
 
 
 def mesh_of(facts: Mapping[str, Any]) -> Mesh:
