@@ -230,7 +230,7 @@ def test_traces_that_do_not_belong_together_are_refused(two: Path) -> None:
     with insitu.record(model) as single:
         model(x)
     first, second = (insitu.load(two / f"traces.rank{rank}.h5") for rank in range(2))
-    with pytest.raises(insitu.RanksError, match="two of the 2 traces are of rank 0"):
+    with pytest.raises(insitu.RanksError, match="2 of the 2 traces are of rank 0"):
         insitu.compare(single, [first, first])
     with pytest.raises(insitu.RanksError, match="of a run of 2 ranks, and 1 were passed, of rank 1"):
         insitu.compare(single, [second])

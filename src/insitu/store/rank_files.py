@@ -6,6 +6,7 @@ import os
 import re
 from glob import escape
 from pathlib import Path
+from typing import NamedTuple
 
 
 def rank() -> int | None:
@@ -35,22 +36,34 @@ def rank_file(path: str, suffixes: tuple[str, ...], number: int | None = None) -
     return str(found.with_name(f"{stem}{added}{found.name[len(stem) :]}"))
 
 
+class RankFile(NamedTuple):
+    """The file that one rank of a job wrote, after so many restarts."""
+
+    rank: int
+    restart: int
+    file: Path
+
+
 def files_of_ranks(path: str) -> list[Path]:
     """The files that the ranks of a job wrote in place of this one, in the order of the ranks; of restarts, the last.
 
     >>> files_of_ranks("no/such/run.h5")
     []
     """
-    found = Path(path)
-    last: dict[int, tuple[int, Path]] = {}
-    for file in found.parent.glob(f"{escape(found.stem)}.rank*{escape(found.suffix)}"):
-        match = re.fullmatch(r"\.rank(\d+)(?:\.restart(\d+))?", file.name[len(found.stem) : -len(found.suffix) or None])
-        if match is None:
-            continue
-        number, restart = int(match[1]), int(match[2] or 0)
-        if number not in last or last[number][0] < restart:
-            last[number] = (restart, file)
-    return [last[number][1] for number in sorted(last)]
+    whole = Path(path)
+    beside = whole.parent.glob(f"{escape(whole.stem)}.rank*{escape(whole.suffix)}")
+    found = sorted(filter(None, [_rank_file(whole, file) for file in beside]))
+    last = {each.rank: each.file for each in found}
+    return list(last.values())
+
+
+def _rank_file(whole: Path, file: Path) -> RankFile | None:
+    """What the name of a file says about the rank that wrote it; None if it has another form."""
+    added = file.name.removeprefix(whole.stem).removesuffix(whole.suffix)
+    match = re.fullmatch(r"\.rank(\d+)(?:\.restart(\d+))?", added)
+    if match is None:
+        return None
+    return RankFile(int(match[1]), int(match[2] or 0), file)
 
 
 def _number(name: str) -> int | None:

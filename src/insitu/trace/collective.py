@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -63,43 +62,56 @@ def collective_of(call: Call) -> Collective | None:
     return Collective(found.name, _group(call), _bytes(call, found.name), _reduction(call), is_pending=pending)
 
 
-def _arguments(call: Call) -> Iterator[Any]:
-    yield from call.args
-    yield from call.kwargs.values()
+def _arguments(call: Call) -> list[Any]:
+    return [*call.args, *call.kwargs.values()]
 
 
 def _group(call: Call) -> ProcessGroup:
     """The group among the arguments; the operators of `_c10d_functional` take its name, after all others."""
-    for item in _arguments(call):
-        if isinstance(item, Fields) and item.type == GROUP:
-            facts = item.items
-            return ProcessGroup(facts["name"], facts["size"], tuple(facts["ranks"]))
-    names = [item for item in _arguments(call) if type(item) is str]
-    if call.name.startswith(_FUNCTIONAL) and names:
-        return ProcessGroup(names[-1])
+    groups = filter(_is_group, _arguments(call))
+    found = next(groups, None)
+    if found is not None:
+        facts = found.items
+        return ProcessGroup(facts["name"], facts["size"], tuple(facts["ranks"]))
+    if _is_functional(call):
+        return ProcessGroup(_texts(call)[-1])
     return ProcessGroup()
 
 
+def _is_group(item: Any) -> bool:
+    return isinstance(item, Fields) and item.type == GROUP
+
+
+def _is_functional(call: Call) -> bool:
+    """Whether a call is one of `_c10d_functional` with a group: `wait_tensor` has none."""
+    return call.name.startswith(_FUNCTIONAL) and bool(_texts(call))
+
+
+def _texts(call: Call) -> list[str]:
+    return [item for item in _arguments(call) if type(item) is str]
+
+
 def _bytes(call: Call, name: str) -> int | None:
-    """The size of the tensors that this rank puts in."""
-    has_result_first = name in _RESULT_FIRST and not call.name.startswith(_FUNCTIONAL)
-    given: Any = call.args[:1]
-    if has_result_first and len(call.args) > 1:
-        given = call.args[1:2]
-    found = list(tensors(given)) or list(call.inputs)
-    sizes = [tensor_bytes(facts) for facts in found]
-    known = [size for size in sizes if size is not None]
-    if len(known) < len(sizes):
+    """The size of the tensors that this rank puts in; None if one of them is symbolic."""
+    sizes = list(map(tensor_bytes, tensors(_payload(call, name)))) or list(map(tensor_bytes, call.inputs))
+    if None in sizes:
         return None
-    return sum(known)
+    return sum(filter(None, sizes))
+
+
+def _payload(call: Call, name: str) -> Any:
+    """The argument with the tensors that this rank puts in."""
+    has_result_first = name in _RESULT_FIRST and not call.name.startswith(_FUNCTIONAL)
+    if has_result_first:
+        return call.args[1:2]
+    return call.args[:1]
 
 
 def tensor_bytes(facts: TensorFacts) -> int | None:
     """The size of a tensor; None if it is symbolic."""
-    sizes = [size for size in facts.shape if isinstance(size, int)]
-    if len(sizes) < len(facts.shape):
+    if str in map(type, facts.shape):
         return None
-    return prod(sizes) * dtype_named(facts.dtype).size
+    return prod(map(int, facts.shape)) * dtype_named(facts.dtype).size
 
 
 def _reduction(call: Call) -> str:
@@ -107,7 +119,6 @@ def _reduction(call: Call) -> str:
     op = call.kwargs.get("op")
     if isinstance(op, Word):
         return op.lower()
-    texts = [item for item in call.args if type(item) is str]
-    if call.name.startswith(_FUNCTIONAL) and len(texts) > 1:
-        return str(texts[0]).lower()
+    if _is_functional(call):
+        return "".join(_texts(call)[:-1]).lower()
     return ""

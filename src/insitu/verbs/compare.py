@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,7 @@ from insitu.trace.dtype import dtype_named
 from insitu.trace.event import Event, Site, TensorFacts, Variable
 from insitu.trace.placements.diff_of_ranks import compare_ranks, needs_joining
 from insitu.trace.placements.module_outputs import module_outputs, ranked_traces
-from insitu.trace.placements.part_layout import layout_of
+from insitu.trace.placements.part_layout import PartLayout, layout_of
 from insitu.trace.placements.whole_run import RankedRun
 from insitu.trace.trace import Trace
 
@@ -179,18 +180,26 @@ def _labels(a: Subject, b: Subject) -> tuple[str, str]:
 
 def run_values(run: Run) -> RankedRun:
     """A recorded run as a trace, with the layouts that its ranks recorded."""
-    from insitu.store.journal.run_shards import facts_of_rank
-
     layouts = {}
     if run.world_size > 1:
-        for path in run.paths:
-            (series,) = (found for found in run.find(path) if found.name == path)
-            facts = series.facts
-            for rank in run.ranks:
-                layout = layout_of(path, rank, facts_of_rank(facts, rank))
-                if layout is not None:
-                    layouts[path, rank] = layout
+        layouts = dict(_layouts(run))
     return RankedRun(run_trace(run), run.world_size, tuple(run.ranks), layouts)
+
+
+def _layouts(run: Run) -> Iterator[tuple[tuple[str, int], PartLayout]]:
+    """Where the parts that the ranks recorded belong, by path and rank."""
+    from insitu.store.journal.run_shards import facts_of_rank
+
+    for path, rank in product(run.paths, run.ranks):
+        layout = layout_of(path, rank, facts_of_rank(_series(run, path).facts, rank))
+        if layout is not None:
+            yield (path, rank), layout
+
+
+def _series(run: Run, path: str) -> Series:
+    """The series with this name; `run[path]` would warn about values of another dtype."""
+    (series,) = (found for found in run.find(path) if found.name == path)
+    return series
 
 
 def run_trace(run: Run) -> Trace:
@@ -206,7 +215,7 @@ def run_trace(run: Run) -> Trace:
 
 def _values(run: Run, path: str, order: int) -> Iterator[tuple[tuple[int, ...], Variable]]:
     """The values of a path with the place of each in the run; paths are listed in the order they were seen."""
-    (series,) = (found.latest() for found in run.find(path) if found.name == path)
+    series = _series(run, path).latest()
     values = series if series.dtype == "json" else series.values
     columns = zip(series.steps.tolist(), series.ranks.tolist(), series.calls.tolist(), values, strict=True)
     site = _site(series)

@@ -9,7 +9,8 @@ import pytest
 from tests.trace.placements.test_joined_value import COLUMNS, COPIES, ROWS, SUM, WHOLE, joined, laid_out, plain
 
 from insitu.trace.compare.closeness import Tolerance
-from insitu.trace.placements.joined_value import JoinedValue, Joiner
+from insitu.trace.placements.joined_value import JoinedValue
+from insitu.trace.placements.joiner import Joiner
 from insitu.trace.placements.rank_fault import RankFault, find_rank_fault
 from insitu.view.rank_text import rank_fault_text
 

@@ -12,7 +12,8 @@ from insitu.trace.compare.rename import renamer
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Cause, Diff, RankJoin
 from insitu.trace.event import Variable
-from insitu.trace.placements.joined_value import JoinedValue, Joiner
+from insitu.trace.placements.joined_value import JoinedValue
+from insitu.trace.placements.joiner import Joiner
 from insitu.trace.placements.part import content
 from insitu.trace.placements.rank_fault import find_rank_fault
 from insitu.trace.placements.whole_run import JoinedTrace, RankedRun, join_run

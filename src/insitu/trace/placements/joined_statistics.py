@@ -27,24 +27,25 @@ class StatisticsJoiner:
         base, _, name = key.path.rpartition(".")
         if name not in _NAMES or len(self.parts[key]) == 1:
             return None
-        tensor = key._replace(path=base)
-        if tensor not in self._tensors:
-            self._tensors[tensor] = self._combined(tensor)
-        found = self._tensors[tensor]
+        found = self._statistics(key._replace(path=base))
         if found is None:
             return None
         return JoinedValue(getattr(found, name), tuple(self.parts[key]), "statistics")
 
-    def _combined(self, tensor: ValueKey) -> Stats | None:
-        """The statistics of the whole tensor."""
-        count = self.wholes.get(tensor._replace(path=f"{tensor.path}.count"))
-        columns = {name: self._column(tensor, name) for name in _NAMES}
-        ranks = {len(column) for column in columns.values()}
-        if len(ranks) != 1 or not isinstance(count, int):
-            return None
-        rows = zip(*columns.values(), strict=True)
-        return combined_stats([Stats(**dict(zip(columns, row, strict=True))) for row in rows], count)
+    def _statistics(self, tensor: ValueKey) -> Stats | None:
+        """The statistics of the whole tensor, computed once."""
+        if tensor not in self._tensors:
+            self._tensors[tensor] = self._combined(tensor)
+        return self._tensors[tensor]
 
-    def _column(self, tensor: ValueKey, name: str) -> list[Any]:
+    def _combined(self, tensor: ValueKey) -> Stats | None:
+        keys = [tensor._replace(path=f"{tensor.path}.{name}") for name in _NAMES]
+        count = self.wholes.get(keys[0])
+        if not isinstance(count, int) or not self.parts.keys() >= set(keys):
+            return None
+        rows = zip(*map(self._column, keys), strict=False)
+        return combined_stats([Stats(**dict(zip(_NAMES, row, strict=True))) for row in rows], count)
+
+    def _column(self, key: ValueKey) -> list[Any]:
         """One statistic on each rank."""
-        return [part.value for part in self.parts.get(tensor._replace(path=f"{tensor.path}.{name}"), ())]
+        return [part.value for part in self.parts[key]]

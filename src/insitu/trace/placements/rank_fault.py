@@ -16,7 +16,8 @@ import numpy as np
 from insitu.trace.kept_values import has_numbers, is_array
 from insitu.trace.placements.guess import fitting_placements
 from insitu.trace.placements.join import mean_of, sum_of
-from insitu.trace.placements.joined_value import JoinedValue, Joiner
+from insitu.trace.placements.joined_value import JoinedValue
+from insitu.trace.placements.joiner import Joiner
 from insitu.trace.placements.part_layout import Placement, Shape
 
 RankFaultKind = Literal[

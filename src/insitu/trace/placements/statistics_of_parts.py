@@ -26,7 +26,7 @@ def combined_stats(parts: Sequence[Stats], count: int) -> Stats | None:
     times = _times_held(int(_column(parts, "count").sum()), count)
     if times == 0:
         return None
-    counts = {name: int(_column(parts, name).sum()) // times for name in ("nan", "inf", "zeros")}
+    counts: dict[str, Any] = {name: int(_column(parts, name).sum()) // times for name in ("nan", "inf", "zeros")}
     finite = list(filter(_has_finite_elements, parts))
     if not finite:
         return Stats(count=count, **counts)

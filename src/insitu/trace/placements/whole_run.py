@@ -11,7 +11,8 @@ from insitu.trace.compare.closeness import Tolerance
 from insitu.trace.event import TensorFacts, Variable
 from insitu.trace.kept_values import is_array
 from insitu.trace.placements.joined_statistics import StatisticsJoiner
-from insitu.trace.placements.joined_value import JoinedValue, Joiner, JoinMethod
+from insitu.trace.placements.joined_value import JoinedValue, JoinMethod
+from insitu.trace.placements.joiner import Joiner
 from insitu.trace.placements.part import LocalPart, ValueKey, content
 from insitu.trace.placements.part_layout import Mesh, PartLayout, Shape
 from insitu.trace.trace import Trace
