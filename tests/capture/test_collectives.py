@@ -33,8 +33,8 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def collectives(trace: insitu.Trace, kind: str) -> list[Collective]:
-    found = [call.collective for call in trace.calls if call.kind == kind]
-    return [each for each in found if each is not None and each.name != "wait"]
+    found = [each for each in trace.collectives() if each.name != "wait"]
+    return [each for each in found if each.call is not None and each.call.kind == kind]
 
 
 # Each collective: how it is called, its name, and the bytes that this rank puts in.
@@ -86,11 +86,9 @@ def test_asynchronous_collective_and_its_wait_are_calls() -> None:
         work = dist.all_reduce(torch.ones(6), async_op=True)
         assert work.wait() is True
     assert vars(dist.Work)["wait"] is wait
-    assert [call.name for call in trace.calls if call.collective] == [
-        "torch.distributed.all_reduce",
-        "torch.distributed.Work.wait",
-    ]
-    started, waited = (call.collective for call in trace.calls if call.collective)
+    started, waited = trace.collectives()
+    assert started.call is not None and started.call.name == "torch.distributed.all_reduce"
+    assert waited.call is not None and waited.call.name == "torch.distributed.Work.wait"
     assert started.is_pending and waited.name == "wait"
 
 
@@ -120,7 +118,7 @@ def test_tree_page_and_file_show_group_and_size(tmp_path: Path) -> None:
         dist.all_reduce(torch.ones(6))
     insitu.save(trace, tmp_path / "trace.h5")
     loaded = insitu.load(tmp_path / "trace.h5")
-    assert [call.collective for call in loaded.calls] == [call.collective for call in trace.calls]
+    assert loaded.collectives() == trace.collectives() != []
     text = render(loaded, width=120)
     assert "dist.all_reduce(sum, 24 B, default group)" in text
     assert "c10d.allreduce_(24 B, group 0: ranks 0; async)" in text
@@ -135,4 +133,4 @@ def test_tree_page_and_file_show_group_and_size(tmp_path: Path) -> None:
 def test_a_gather_of_tensors_is_not_a_collective() -> None:
     with insitu.record(level="aten") as trace:
         torch.gather(torch.ones(2, 2), 0, torch.zeros(1, 2, dtype=torch.long))
-    assert all(call.collective is None for call in trace.calls)
+    assert trace.collectives() == []

@@ -187,15 +187,15 @@ def test_traces_of_all_ranks_are_joined(two: Path) -> None:
 
 def collectives_of(trace: insitu.Trace, kind: str) -> list[tuple[str, str | None, int | None]]:
     """The name, the group and the size of each collective."""
-    found = [call.collective for call in trace.calls if call.kind == kind]
-    return [(each.name, each.group.name, each.bytes) for each in found if each is not None]
+    found = [each for each in trace.collectives() if each.call is not None and each.call.kind == kind]
+    return [(each.name, each.group.name, each.bytes) for each in found]
 
 
 def test_collectives_of_tensor_parallel_are_in_the_trace(two: Path) -> None:
     for rank in range(2):
         trace = insitu.load(two / f"traces.rank{rank}.h5")
         assert collectives_of(trace, "function") == [("all_reduce", "0", 256)] * 2
-        inside = [call.path for call in trace.calls if call.collective]
+        inside = [each.call.path for each in trace.collectives() if each.call is not None]
         assert inside == ["blocks.0.down", "blocks.1.down"]
 
 
@@ -207,8 +207,7 @@ def test_sending_receiving_and_redistribution_are_in_the_trace(two: Path) -> Non
         assert rest[0] == ("all_gather", "0", 12)
         first, *rest = collectives_of(trace, "aten")
         assert first == (verb, "0", 12) and ("all_gather", "0", 12) in rest
-        operators = [call for call in trace.calls if call.kind == "aten" and call.collective]
-        assert operators[0].collective is not None and operators[0].collective.group.ranks == (0, 1)
+        assert trace.collectives()[1].group.ranks == (0, 1)
 
 
 def test_unequal_numbers_of_ranks_are_refused(two: Path, four: Path) -> None:

@@ -29,6 +29,7 @@ from insitu.capture.torch_internals import (
 from insitu.trace.index_use import INDEX_USES
 from insitu.trace.operation import is_pending, operation
 
+KNOWN_MODULES = {**PUBLIC_MODULES, "torch.distributed.distributed_c10d": ("torch.distributed", "")}
 # Attributes of tensors whose getter makes a tensor; the other getters only tell facts.
 TENSOR_GETTERS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data", "grad"})
 # Attributes of tensors whose setter is recorded.
@@ -215,9 +216,9 @@ def is_tensor_method(function: Callable[..., Any]) -> bool:
 
 def public_name(function: Callable[..., Any], module: str, own: str) -> Name:
     """`linalg_inv` of a private module is `torch.linalg.inv` to its users; what has no public name has its own."""
-    if module not in PUBLIC_MODULES:
+    if module not in KNOWN_MODULES:
         return Name(module, own)
-    public, prefix = PUBLIC_MODULES[module]
+    public, prefix = KNOWN_MODULES[module]
     bare = own.removeprefix(prefix)
     if hasattr(import_module(public), bare):
         return Name(public, bare)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch.overrides import handle_torch_function
 
 from insitu.capture.modes import FunctionMode, skip_when_compiling
 from insitu.capture.tensors import RichValue
-from insitu.capture.torch_internals import (
-    Work,
-    function_mode_at,
-    function_stack_length,
-)
+from insitu.capture.torch_internals import function_mode_at, function_stack_length
+
+Work: Any = getattr(torch.distributed, "Work", None)  # None where torch is built without distributed training
 
 
 def forget_statistics(recorded: Any) -> None:

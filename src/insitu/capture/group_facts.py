@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.distributed as dist
 
-from insitu.capture.torch_internals import unboxed_group
 from insitu.trace.event import Fields, Opaque, Word
 
 MOST_RANKS = 16  # of a group that a record lists
@@ -29,10 +28,10 @@ def group_facts(group: Any) -> Fields:
 
 def script_object_facts(item: torch.ScriptObject) -> Fields | Opaque:
     """An object of C++ as operators take it: a process group, or one of which only the type is known."""
-    group = unboxed_group(item)
-    if group is not None:
-        return group_facts(group)
-    return Opaque(type(item).__name__)
+    try:
+        return group_facts(dist.ProcessGroup.unbox(item))
+    except RuntimeError:  # another object, such as a reduction
+        return Opaque(type(item).__name__)
 
 
 def reduction_name(item: Any) -> Word:

@@ -393,27 +393,7 @@ storage_identity: Callable[[Any], int] = _part(
     without="writes through views of empty storages are confused",
     use=attrgetter("_cdata"),
 )
-LOCAL_TENSOR = "_local_tensor"  # the local part of a DTensor, as an attribute; gathering it would wait for other ranks
-Work: Any = _part(
-    "torch.distributed.Work",
-    None,
-    why="is what an asynchronous collective returns: its `wait` is recorded as a call",
-    without="calls of work.wait() are not recorded",
-)
-
-
-def unboxed_group(item: Any) -> Any:
-    """The process group in an object of C++, as the operators of `c10d` take it; None if it is another object."""
-    try:
-        if not str(item._type()).endswith(".ProcessGroup"):
-            return None
-        return torch.distributed.ProcessGroup.unbox(item)
-    except (AttributeError, RuntimeError):
-        return None
-
-
-LOCAL_SPEC = "dtensor_spec"  # of the autograd node that `DTensor.to_local()` makes: placements of the local part
-DTENSOR_MODULE = "torch.distributed.tensor"  # where it is not imported, no tensor is distributed
+LOCAL_TENSOR, LOCAL_SPEC = "_local_tensor", "dtensor_spec"  # of a DTensor; of the node that to_local() makes
 COLLECTIVES = "torch.distributed._functional_collectives"  # a module; where it is not imported nobody uses it
 _swap: Any = _part(
     "torch._C._swap_tensor_impl",
@@ -512,7 +492,6 @@ PUBLIC_MODULES = {
     "torch._C._special": ("torch.special", "special_"),
     "torch._C._sparse": ("torch.sparse", "sparse_"),
     "torch._C._nested": ("torch.nested", "nested_"),
-    "torch.distributed.distributed_c10d": ("torch.distributed", ""),
 }
 
 

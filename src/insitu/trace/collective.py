@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -35,7 +35,7 @@ class Collective:
     `name` is the one name for all spellings ("all_reduce"), "wait" for a call that waits for a collective. `bytes` is
     the size of the tensors that this rank puts in; a rank that only receives puts in the tensor it receives into. It is
     None if a size is symbolic. `reduction` is "sum", "avg", … or "". `is_pending` says that the call returned before
-    the collective had ended: a wait follows.
+    the collective had ended: a wait follows. `call` is the call itself.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Collective:
     bytes: int | None
     reduction: str = ""
     is_pending: bool = False
+    call: Call | None = field(default=None, compare=False, repr=False)
 
 
 def collective_of(call: Call) -> Collective | None:
@@ -59,7 +60,8 @@ def collective_of(call: Call) -> Collective | None:
     if found.family != "collective":
         return None
     pending = is_pending(call.name) or call.kwargs.get("async_op") is True
-    return Collective(found.name, _group(call), _bytes(call, found.name), _reduction(call), is_pending=pending)
+    size = _bytes(call, found.name)
+    return Collective(found.name, _group(call), size, _reduction(call), is_pending=pending, call=call)
 
 
 def _arguments(call: Call) -> list[Any]:

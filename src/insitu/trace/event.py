@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from insitu.trace.collective import Collective
+from typing import Any, Literal
 
 Kind = Literal["module", "function", "aten", "python"]
 Phase = Literal["forward", "backward", "recompute"]
@@ -271,13 +268,6 @@ class Call:
         if self.module is not None:
             return self.module.path
         return ""
-
-    @property
-    def collective(self) -> Collective | None:
-        """What the call communicates with other processes: which collective, in which group, of how many bytes."""
-        from insitu.trace.collective import collective_of  # that file imports this one
-
-        return collective_of(self)
 
     @property
     def inputs(self) -> tuple[TensorFacts, ...]:

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from insitu.errors import InsituError, MissingError, SubjectError, choose
+from insitu.trace.collective import Collective, collective_of
 from insitu.trace.crash import Crash, crash_of
 from insitu.trace.event import (
     STATISTICS,
@@ -158,6 +159,16 @@ class Trace:
             return found
         wanted = Pattern.of(pattern).matches({change.name for change in found}, what="variable")
         return [change for change in found if change.name in wanted]
+
+    def collectives(self) -> list[Collective]:
+        """The calls that communicate with other processes, in order: group, size in bytes, and the call itself.
+
+        >>> x = TensorFacts(0, (4, 8), "f32", "cpu")
+        >>> trace = Trace([Call(0, None, "aten", "_c10d_functional.all_reduce", args=(x, "sum", "0"))])
+        >>> [(found.name, found.group.name, found.bytes) for found in trace.collectives()]
+        [('all_reduce', '0', 128)]
+        """
+        return list(filter(None, map(collective_of, self.calls)))
 
     @property
     def roots(self) -> list[Event]:

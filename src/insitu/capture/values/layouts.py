@@ -12,9 +12,11 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
-from insitu.capture.torch_internals import DTENSOR_MODULE, LOCAL_SPEC, LOCAL_TENSOR
+from insitu.capture.torch_internals import LOCAL_SPEC, LOCAL_TENSOR
 
 Facts = dict[str, Any]
+
+DTENSOR_MODULE = "torch.distributed.tensor"  # where it is not imported, no tensor is distributed
 
 _meshes: WeakKeyDictionary[Any, Facts] = WeakKeyDictionary()
 
