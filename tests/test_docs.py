@@ -107,6 +107,16 @@ def pytest_run(line: str) -> str:
     return done.stdout
 
 
+def script_run(line: str) -> str:
+    """Run a Python script, alone or on several ranks; nothing of what it prints is shown."""
+    name, *words = shlex.split(line, comments=True)
+    module = ["-m", "torch.distributed.run", "--standalone"] if name == "torchrun" else []
+    program = [sys.executable, "-W", "ignore", *module, *words]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return ""
+
+
 def output(block: Block, file: Path, names: dict[str, Any]) -> str:
     """Run a block from a file of its own, and return what it prints, without paths and threads of this machine."""
     file.parent.mkdir(parents=True)
@@ -119,7 +129,9 @@ def output(block: Block, file: Path, names: dict[str, Any]) -> str:
         printed = execute(block.text, file, names)
     else:
         runs = [command(line, file) for line in lines if line.startswith("insitu ")]
-        printed = "".join([*runs, *(pytest_run(line) for line in lines if line.startswith("pytest"))])
+        runs += [pytest_run(line) for line in lines if line.startswith("pytest")]
+        runs += [script_run(line) for line in lines if line.startswith(("python ", "torchrun "))]
+        printed = "".join(runs)
     printed = printed.replace(f"{Path(insitu.__file__).parents[1]}/", "site-packages/")
     printed = re.sub(rf"{re.escape(str(file.parents[1]))}/\w+/", "", printed)
     return re.sub(r"  thread \d+$", "", printed, flags=re.MULTILINE)

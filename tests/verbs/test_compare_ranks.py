@@ -27,7 +27,7 @@ FAULTS = {
     "wrong_dimension": ("blocks.1.up", "agree if joined by Shard(2), and their recorded placement is Shard(0)"),
     "wrong_gather": ("blocks.1.up", "gathered along dimension 0, and belong along dimension 2"),
     "missing_all_reduce": ("blocks.1.down", "an all_reduce is missing"),
-    "partial_output": ("blocks.0", "blocks.0.down before it is Partial"),
+    "partial_output": ("blocks.0", "a value before it, blocks.0.down, is Partial"),
     "other_weight": ("blocks.1.up", "only the part of rank 1 differs"),
     "other_copy": ("blocks.0.norm", "only the part of rank 1 differs"),
     "equal_seeds": ("blocks.0.drop", "ranks 0 and 1 have zeros at the same places"),

@@ -178,7 +178,7 @@ def _ranks_text(relation: Relation) -> str:
 
 
 def _unfinished_text(relation: Relation) -> str:
-    return f"{safe(relation.subject)} before it is Partial: each rank has only a part of the sum"
+    return f"a value before it, {safe(relation.subject)}, is Partial: each rank has only a part of the sum"
 
 
 _SENTENCES: dict[RelationKind, Callable[[Relation], str]] = {
