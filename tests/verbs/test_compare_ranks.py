@@ -245,4 +245,6 @@ def test_the_command_names_the_fault_and_exits_with_1(one: Path, two: Path) -> N
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "an all_reduce is missing" in done.stdout, done.stderr
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
-    assert any("all_reduce" in text for text in json.loads(done.stdout)["causes"][0]["relations"])
+    facts = json.loads(done.stdout)
+    assert any("all_reduce" in text for text in facts["causes"][0]["relations"])
+    assert (facts["ranks"]["side"], facts["ranks"]["ranks"]) == ("b", 2)

@@ -190,8 +190,9 @@ def _layouts(run: Run) -> Iterator[tuple[tuple[str, int], PartLayout]]:
     """Where the parts that the ranks recorded belong, by path and rank."""
     from insitu.store.journal.run_shards import facts_of_rank
 
-    for path, rank in product(run.paths, run.ranks):
-        layout = layout_of(path, rank, facts_of_rank(_series(run, path).facts, rank))
+    facts = {path: _series(run, path).facts for path in run.paths}
+    for path, rank in product(facts, run.ranks):
+        layout = layout_of(path, rank, facts_of_rank(facts[path], rank))
         if layout is not None:
             yield (path, rank), layout
 

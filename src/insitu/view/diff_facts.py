@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
 from insitu.trace.compare.distance import Distance
 from insitu.trace.compare.relative import RelativeError
-from insitu.trace.diff import Cause, Compared, Diff, Difference, ResultEffect
+from insitu.trace.diff import Cause, Compared, Diff, Difference, RankJoin, ResultEffect
 from insitu.trace.event import Call
 from insitu.view.agreement import QUIET, tolerance_of
 from insitu.view.headline import output
@@ -28,10 +29,17 @@ def diff_facts(diff: Diff) -> dict[str, Any]:
         "counts": diff.counts,
         "evidence": dict(diff.evidence),
         "remarks": diff.remarks,
+        "ranks": _rank_facts(diff.ranks),
         "distance": _distance_facts(diff.distance),
         "causes": [_cause_facts(cause) for cause in diff.causes],
         "differences": [_row_facts(row) for row in diff.differences if row.status not in QUIET],
     }
+
+
+def _rank_facts(ranks: RankJoin | None) -> dict[str, Any] | None:
+    if ranks is None:
+        return None
+    return asdict(ranks)
 
 
 def _largest_facts(diff: Diff) -> dict[str, Any] | None:
