@@ -112,6 +112,12 @@ def test_losses_and_gradients_are_averaged_and_other_values_are_not() -> None:
     assert joined([part(0, 1.0), part(1, 2.0)], 1.5).value == 1.5
 
 
+def test_losses_of_four_ranks_are_averaged() -> None:
+    numbers = [np.array(number, np.float32) for number in (1, 2, 3, 6)]
+    found = joined(plain(numbers), np.array(3, np.float32), meshes=((2, 2),))
+    assert (float(found.value), found.method) == (3.0, "mean")
+
+
 def test_equal_losses_stay_as_they_are() -> None:
     number = np.float32(2.0).reshape(())
     assert joined(plain([number, number]), number).method == "copies"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -52,16 +53,29 @@ def _spread(shapes: Sequence[Shape], grid: Shape, placements: tuple[Placement, .
 
     >>> _spread([(2, 3), (1, 3)], (2,), (Placement("shard", dim=0),))
     (3, 3)
+    >>> _spread([()] * 4, (2, 2), (REPLICATE, REPLICATE))
+    ()
     """
     sizes = np.array(shapes, np.int64).reshape(len(shapes), -1)
-    first = sizes[0].copy()
-    if len(grid) == 1 and placements[0].kind == "shard":
-        dim = placements[0].dim
-        first[dim] = sizes[:, dim].sum()
-        sizes[:, dim] = first[dim]
-    elif len(grid) > 1:
-        for size, placement in zip(grid, placements, strict=True):
-            first[placement.dim] *= size if placement.kind == "shard" else 1
-    if (sizes != sizes[0]).any():
+    splits = [(size, placement.dim) for size, placement in zip(grid, placements, strict=True) if placement != REPLICATE]
+    if len(grid) == 1 and splits:
+        return _row(sizes, splits[0][1])
+    if _differ(sizes):
         return None
-    return tuple(first.tolist())
+    whole = sizes[0].tolist()
+    for size, dim in splits:
+        whole[dim] *= size
+    return tuple(whole)
+
+
+def _row(sizes: Any, dim: int) -> Shape | None:
+    """The shape of parts behind each other along a dimension; None if they differ in size along another one."""
+    whole = sizes[0].copy()
+    whole[dim] = sizes[:, dim].sum()
+    if _differ(np.delete(sizes, dim, axis=1)):
+        return None
+    return tuple(whole.tolist())
+
+
+def _differ(sizes: Any) -> bool:
+    return bool((sizes != sizes[0]).any())
