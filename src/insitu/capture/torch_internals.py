@@ -393,7 +393,7 @@ storage_identity: Callable[[Any], int] = _part(
     without="writes through views of empty storages are confused",
     use=attrgetter("_cdata"),
 )
-LOCAL_TENSOR, LOCAL_SPEC = "_local_tensor", "dtensor_spec"  # of a DTensor; of the node that to_local() makes
+LOCAL_TENSOR = "_local_tensor"  # the local part of a DTensor, as an attribute; gathering it would wait for other ranks
 COLLECTIVES = "torch.distributed._functional_collectives"  # a module; where it is not imported nobody uses it
 _swap: Any = _part(
     "torch._C._swap_tensor_impl",

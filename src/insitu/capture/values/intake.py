@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import partial
 from itertools import islice
-from sys import modules
 from typing import Any, Protocol
 
 import numpy
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from insitu.capture.statistics import Small, stats
 from insitu.capture.values.copies import PLAIN, LeftOutError, copies, dense_copy, is_dense, readable
-from insitu.capture.values.layouts import DTENSOR_MODULE, layout_facts
+from insitu.capture.values.layouts import layout_facts, local_layout_facts
 from insitu.capture.values.leaves import MOST_LEAVES, SMALL, TOO_MANY, Leaves, parts
 from insitu.capture.values.step_values import Batch, Put, StepValues
 from insitu.errors import is_interrupt
@@ -104,7 +103,7 @@ class Intake:
                 step.reserve(value.nbytes)
                 self.seen.add(path)
                 put(path, dense_copy(value.detach()))
-                if DTENSOR_MODULE in modules and (facts := layout_facts(value)):
+                if value.grad_fn is not None and (facts := local_layout_facts(value)):  # `to_local()` leaves its node
                     self._sink.describe(path, facts)
             else:
                 self._add_copies(step, path, value, put)

@@ -5,18 +5,13 @@ Nothing here runs a collective: each rank notes what it knows, and `trace.placem
 
 from __future__ import annotations
 
-import sys
 from itertools import product
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from torch import Tensor
-
-from insitu.capture.torch_internals import LOCAL_SPEC, LOCAL_TENSOR
+from insitu.capture.torch_internals import LOCAL_TENSOR
 
 Facts = dict[str, Any]
-
-DTENSOR_MODULE = "torch.distributed.tensor"  # where it is not imported, no tensor is distributed
 
 _meshes: WeakKeyDictionary[Any, Facts] = WeakKeyDictionary()
 
@@ -25,10 +20,14 @@ def layout_facts(tensor: Any) -> Facts:
     """Facts about a DTensor, or about the local part that `to_local()` returned; none for other tensors."""
     if hasattr(tensor, LOCAL_TENSOR):
         return _facts(tensor.shape, tensor.device_mesh, tensor.placements)
-    if DTENSOR_MODULE not in sys.modules:
-        return {}
-    spec = getattr(getattr(tensor, "grad_fn", None), LOCAL_SPEC, None)
-    if spec is None or not isinstance(tensor, Tensor):
+    return local_layout_facts(tensor)
+
+
+def local_layout_facts(tensor: Any) -> Facts:
+    """Facts about the local part that `to_local()` returned: its node has them. It runs for each recorded tensor."""
+    try:
+        spec = tensor.grad_fn.dtensor_spec
+    except AttributeError:  # mostly
         return {}
     return _facts(spec.shape, spec.mesh, spec.placements)
 
