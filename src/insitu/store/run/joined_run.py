@@ -114,6 +114,10 @@ class JoinedVariable:
         """The shapes of stored values."""
         return [shape for variable, own in self._split(slots) for shape in variable.shapes(own)]
 
+    def digests(self, slots: Array) -> Array:
+        """The digests of stored values."""
+        return np.concatenate([variable.digests(own) for variable, own in self._split(slots)])
+
     def pieces(self, slots: Array) -> Iterator[Any]:
         """The bytes of stored values, which are checked."""
         for variable, own in self._split(slots):

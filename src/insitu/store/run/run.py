@@ -98,7 +98,7 @@ class Run:
     def open(cls, path: str | os.PathLike[str]) -> Run:
         """The run in a file, or the newest in a folder of journals, and nothing else; `insitu.load` joins the two."""
         found = Path(path)
-        return cls(RunJournals(found) if found.is_dir() else RunFileReader(found))
+        return cls(RunJournals.in_folder(found) if found.is_dir() else RunFileReader(found))
 
     @property
     def path(self) -> Path:
@@ -271,7 +271,7 @@ def joined_run(source: Path, parts: Path, run_id: str | None = None) -> Run:
     file = _file_of(source, run_id)
     if file is None:
         try:
-            return Run(RunJournals(parts, None if run_id is None else run_to_merge(parts, [run_id], None)))
+            return Run(RunJournals.in_folder(parts, None if run_id is None else run_to_merge(parts, [run_id], None)))
         except StoreError:
             file = _file_of(source, run_id)  # they may have been merged just now
             if file is None:

@@ -33,6 +33,7 @@ from insitu.store.journal.journal_reader import Shard
 from insitu.store.journal.parts import RUN_ID
 from insitu.store.journal.shard_facts import ShardFacts
 from insitu.store.json_reader import plain_value
+from insitu.store.run.bounded_cache import BoundedCache
 from insitu.store.run.journal_survey import WIDEST_TEXT
 from insitu.store.run.series import SeriesColumns
 from insitu.store.stored_type import JSON, Array, StoredType, checked_shape, stored_type
@@ -41,6 +42,7 @@ from insitu.trace.run import RunEvent
 _BLOCK = 2**24
 _MOST_ABOUT = 2**28
 _MOST_VARIABLES = 2**20
+_MOST_COLUMNS = 2**26  # bytes of columns that are kept
 _INT, _LONG, _TIME = np.dtype("<i4"), np.dtype("<i8"), np.dtype("<f8")
 _TYPES: dict[str, np.dtype[Any]] = {
     "step": _LONG,
@@ -63,6 +65,7 @@ class RunFileReader:
         self.size = os.stat(path).st_size if path.is_file() else 0
         self.file = open_file(path)
         self.running = False
+        self.columns = BoundedCache[SeriesColumns](_MOST_COLUMNS)
         try:
             with reading("it is damaged, or another program wrote it"):
                 self._read()
@@ -186,15 +189,14 @@ class FileVariable:
 
     def columns(self) -> SeriesColumns:
         """When and where the variable was seen."""
-        return self._columns
+        return self._run.columns.get(self.name, self._read_columns)
 
     @cached_property
     def _group(self) -> Any:
         with self._reading():
             return child(child(self._run.file, "vars", h5py.Group), escaped(self.name), h5py.Group)
 
-    @cached_property
-    def _columns(self) -> SeriesColumns:
+    def _read_columns(self) -> SeriesColumns:
         shape = (self.rows,)
         steps, ranks, calls, times = (self._column(name, shape) for name in ("step", "rank", "call", "time"))
         has_attempts = "attempt" in self._checksums
@@ -243,6 +245,10 @@ class FileVariable:
         if self.shape is not None:
             return [self.shape] * len(slots)
         return [self._shapes[slot] for slot in slots.tolist()]
+
+    def digests(self, slots: Array) -> Array:
+        """The digests of stored values."""
+        return np.frombuffer(self._digests, "V16")[slots]
 
     def sizes(self, slots: Array) -> Array:
         """The bytes of stored values, with the padding of texts."""

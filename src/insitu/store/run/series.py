@@ -33,6 +33,11 @@ class SeriesColumns:
         """Some of the rows, in this order."""
         return SeriesColumns(*(getattr(self, field.name)[rows] for field in fields(self)))
 
+    @property
+    def size(self) -> int:
+        """The bytes of memory that the columns take."""
+        return sum(getattr(self, field.name).nbytes for field in fields(self))
+
     def in_order(self) -> SeriesColumns:
         """The same rows ordered by step, then by rank and attempt."""
         return self.part(np.lexsort((self.attempts, self.ranks, self.steps)))
@@ -53,6 +58,10 @@ class VariableSource(Protocol):
 
     def shapes(self, slots: Array) -> list[tuple[int, ...]]:
         """The shapes of stored values."""
+        ...
+
+    def digests(self, slots: Array) -> Array:
+        """The digests of stored values: equal digests are equal bytes."""
         ...
 
     def pieces(self, slots: Array) -> Iterator[Any]:
