@@ -94,6 +94,13 @@ class Address:
             while block := file.read(BLOCK):
                 yield block
 
+    def write(self, name: str, data: bytes) -> None:
+        """Write a small file."""
+        target = self.join(name)
+        with self._asking():
+            self.files.makedirs(posixpath.dirname(target), exist_ok=True)
+            self.files.pipe_file(target, data)
+
     def put(self, path: Path, name: str) -> None:
         """Copy a file of this machine to the address."""
         target = self.join(name)

@@ -1,8 +1,8 @@
 """The heads of a segment: a small file that is sent with it, so that a reader at an address need not scan the segment.
 
 It begins with `MAGIC`, the tag of the journal and the size of the segment. Then it has the position of each frame with
-its head and index, as they are in the segment; at the end a checksum. What is between the frames, and why, is for the
-reader of the segment itself: a segment with damage has no heads.
+its head and index, as they are in the segment; at the end a checksum. A segment with damage has no heads: its reader
+must look at the segment itself. The end of a killed process may be torn.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ def heads_name(journal: str) -> str:
 
 
 def heads_of(source: FrameSource, tag: bytes) -> bytes:
-    """The heads of a finished segment; nothing if a part of it belongs to no frame."""
+    """The heads of a finished segment; nothing if a part of it before its end belongs to no frame."""
     scan = FrameScan(source, tag)
     pieces = [_BEGIN.pack(MAGIC, tag, source.size)]
     for frame in scan.frames():
         position = frames.position_of(frame)
         pieces.append(_POSITION.pack(position) + source.read(position, frame.start - position))
-    if scan.gaps:
+    is_damaged = any(end < source.size for _, end in scan.gaps)
+    if is_damaged:
         return b""
     content = b"".join(pieces)
     return content + _SUM.pack(xxh3_64_intdigest(content))

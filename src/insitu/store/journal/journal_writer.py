@@ -40,6 +40,7 @@ from insitu.store.journal import frames
 from insitu.store.journal.declarations import Declarations, json_bytes
 from insitu.store.journal.parts import check_not_link, place_of
 from insitu.store.journal.process import Process
+from insitu.store.journal.segment_limits import KEPT
 from insitu.store.journal.sync_thread import SyncThread
 from insitu.store.json_writer import SCALARS, JsonWriter, Repr
 
@@ -47,8 +48,6 @@ from insitu.store.json_writer import SCALARS, JsonWriter, Repr
 # without "torch.", its shape, and its bytes; or, with None for the dtype, any small Python value.
 Entry = tuple[str, int, str | None, tuple[int, ...], Any]
 
-ROLL = 2**28  # bytes of a segment
-ROLL_STEPS = 2**16
 SYNC = 1.0
 _TRIES = 100
 
@@ -76,8 +75,8 @@ class JournalWriter:
         *,
         run: str = "",
         attempt: int = 0,
-        roll: int = ROLL,
-        roll_steps: int = ROLL_STEPS,
+        roll: int = KEPT.size,
+        roll_steps: int = KEPT.steps,
         sync: float = SYNC,
     ) -> None:
         self.folder = place_of(Path(folder), rank, run, attempt).path

@@ -27,7 +27,7 @@ class JoinedRun:
 
     def __init__(self, file: RunFileReader, parts: Path, places: Sequence[JournalPlace]) -> None:
         self._file = file
-        self.path = file.path
+        self.path, self.origin = file.path, file.origin
         shards = [read_shard(place) for place in places]
         ShardIndex(shards)  # adds the damage to the troubles of the shards
         choice = choose_sources(shards, file.shards, parts)

@@ -40,6 +40,7 @@ class RunSource(Protocol):
     """A file or journals."""
 
     path: Path
+    origin: str  # what `insitu.load` takes
     run_id: str
     running: bool
     about: dict[str, Any]

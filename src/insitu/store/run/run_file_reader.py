@@ -61,11 +61,12 @@ class RunFileReader:
     """The file of a run; values are read when they are asked for."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.origin = path, str(path)
         self.size = os.stat(path).st_size if path.is_file() else 0
         self.file = open_file(path)
         self.running = False
         self.columns = BoundedCache[SeriesColumns](_MOST_COLUMNS)
+        self.digests = BoundedCache[Array](_MOST_COLUMNS)  # arrays of bytes
         try:
             with reading("it is damaged, or another program wrote it"):
                 self._read()
@@ -214,17 +215,19 @@ class FileVariable:
             raise StoreError(f"{self.name!r} refers to values that are not there")
         return index
 
-    @cached_property
-    def _digests(self) -> bytes:
+    @property
+    def _digests(self) -> Array:
         """The digests of all stored values, 16 bytes each."""
-        return self._column("digest", (self._stored, 16)).tobytes()
+        return self._run.digests.get(self.name, lambda: self._column("digest", (self._stored, 16)).reshape(-1))
 
     @cached_property
-    def _offsets(self) -> list[int]:
+    def _offsets(self) -> Sequence[int]:
         """Where each stored value begins in `values`, in bytes, and where the last one ends."""
         if self.form != "ragged":
             size = self._width if self.form == "text" else self.type.itemsize * prod(self.shape or ())
-            return [number * size for number in range(self._stored + 1)]
+            if size:
+                return range(0, (self._stored + 1) * size, size)
+            return [0] * (self._stored + 1)
         offset = self._column("offset", (self._stored + 1,))
         if offset[0] != 0 or (np.diff(offset) < 0).any() or offset[-1] > self._run.size * 2**15:
             raise StoreError(f"{self.name!r} has values that begin before others end")
@@ -248,7 +251,7 @@ class FileVariable:
 
     def digests(self, slots: Array) -> Array:
         """The digests of stored values."""
-        return np.frombuffer(self._digests, "V16")[slots]
+        return self._digests.view("V16")[slots]
 
     def sizes(self, slots: Array) -> Array:
         """The bytes of stored values, with the padding of texts."""
@@ -283,7 +286,7 @@ class FileVariable:
     def _check(self, pieces: Sequence[Any], start: int) -> None:
         """Raise if a value does not have its digest."""
         digests = self._digests[16 * start : 16 * (start + len(pieces))]
-        if b"".join(map(xxh3_128_digest, pieces)) != digests:
+        if b"".join(map(xxh3_128_digest, pieces)) != digests.tobytes():
             raise StoreError(f"{str(self._run.path)!r} is damaged: a value of {self.name!r} has changed")
 
     def _neighbours(self, slots: Array) -> Iterator[tuple[int, int]]:

@@ -232,8 +232,10 @@ def _blocks(files: Array, begins: Array, sizes: Array) -> Iterator[tuple[int, in
 class RunJournals:
     """The journals of a run as they are at this moment."""
 
-    def __init__(self, path: Path, run_id: str, shards: Sequence[Shard], others: Sequence[str] = ()) -> None:
-        self.path = path
+    def __init__(
+        self, path: Path, run_id: str, shards: Sequence[Shard], *, others: Sequence[str] = (), origin: str = ""
+    ) -> None:
+        self.path, self.origin = path, origin or str(path)
         index = self._index = ShardIndex(shards)
         self.run_id, self.about, self.running = run_id, index.about, index.is_running
         self.shards, self.excluded = index.shard_facts(), index.excluded
@@ -248,7 +250,7 @@ class RunJournals:
         """The journals in `run.h5.parts`, of the run that began last, or of another one."""
         found = run or newest_run(parts)
         others = [str(other) for other in other_runs(parts, [found.id])]
-        return cls(parts, found.id, [read_shard(place) for place in found.places], others)
+        return cls(parts, found.id, [read_shard(place) for place in found.places], others=others)
 
     def close(self) -> None:
         """Close the files."""
