@@ -39,9 +39,7 @@ class RunWriter:
         self.rank, self._ranks = dist.current_rank(), dist.world_size()
 
     @classmethod
-    def open(
-        cls, destination: RunDestination, about: dict[str, Any], *, overwrite: bool, resume: bool
-    ) -> RunWriter:
+    def open(cls, destination: RunDestination, about: dict[str, Any], *, overwrite: bool, resume: bool) -> RunWriter:
         """Open a journal beside the file of the run."""
         to = destination.file or Path()
         folder = parts_of(to)

@@ -65,10 +65,8 @@ def load(path: str | os.PathLike[str], *, memory: int | str | None = None, run: 
             read, and `trace.missing` says what is not there.
         run: The beginning of the id of a run, if an address or a folder has the journals of several.
     """
-    if is_address(path):
-        return _read_shards(str(path), run)
-    if _is_folder_of_shards(path):
-        return _read_shards(Path(path), run)
+    if holds_shards(path):
+        return _read_shards(path, run)
     if run is not None:
         raise ChoiceError(f"run={run!r} chooses among the runs at an address or in a folder, and {str(path)!r} is none")
     source = _known(path)
@@ -79,19 +77,19 @@ def load(path: str | os.PathLike[str], *, memory: int | str | None = None, run: 
         raise type(error)(f"{str(source)!r} cannot be loaded: {error}") from None
 
 
-def _is_folder_of_shards(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a folder with journals; `run.h5.parts` belongs to a file, which is read with it."""
-    return os.path.isdir(path) and not os.fspath(path).rstrip("/").endswith(PARTS)
+def holds_shards(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is an address or a folder of journals; `run.h5.parts` belongs to a file, and is read with it."""
+    return is_address(path) or (os.path.isdir(path) and not os.fspath(path).rstrip("/").endswith(PARTS))
 
 
-def _read_shards(source: str | Path, run: str | None) -> Any:
+def _read_shards(source: str | os.PathLike[str], run: str | None) -> Any:
     """The run at an address or in a folder."""
     from insitu.store.run.sharded_run import run_at, run_in_folder
 
     try:
-        if isinstance(source, Path):
-            return run_in_folder(source, run)
-        return run_at(Address.parse(source), run)
+        if is_address(source):
+            return run_at(Address.parse(str(source)), run)
+        return run_in_folder(Path(source), run)
     except StoreError as error:
         raise type(error)(f"{str(source)!r} cannot be loaded: {error}") from None
 

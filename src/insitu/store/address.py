@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from insitu.errors import ChoiceError, MissingError, StoreError
+from insitu.errors import ChoiceError, InsituError, MissingError, StoreError
 
 SEPARATOR = "://"
 BLOCK = 2**22  # bytes that are read or written at once
@@ -109,11 +109,19 @@ class Address:
             self.files.put_file(str(path), target)
 
     @contextmanager
+    def open_for_writing(self, name: str) -> Iterator[Any]:
+        """A new file at the address."""
+        with self._asking():
+            self.files.makedirs(self.root, exist_ok=True)
+            with self.files.open(self.join(name), "wb") as file:
+                yield file
+
+    @contextmanager
     def _asking(self) -> Iterator[None]:
         """Errors of the file system as a StoreError; a program may install any file system, which raises anything."""
         try:
             yield
-        except StoreError:
+        except InsituError:
             raise
         except Exception as error:
             raise StoreError(f"{self.text!r}: {type(error).__name__}: {error}") from error

@@ -2,8 +2,8 @@
 
 The program that is recorded never waits for the address during a step, and never fails because of it: a segment that
 cannot be sent stays on this machine and is tried again, after longer and longer pauses. A segment is removed here only
-after the address was asked for it and has it: the same size, and the same checksum or the same bytes. A process that was
-killed leaves segments here; the next one of the same rank sends them, or `insitu recover --to`.
+after the address was asked for it and has it: the same size, and the same checksum or the same bytes. A process that
+was killed leaves segments here; the next one of the same rank sends them, or `insitu recover --to`.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from insitu.store.journal.shard_facts import ShardFacts
 from insitu.store.json_reader import plain_value
 from insitu.store.run.bounded_cache import BoundedCache
 from insitu.store.run.journal_survey import WIDEST_TEXT
+from insitu.store.run.run_home import RunHome
 from insitu.store.run.series import SeriesColumns
 from insitu.store.stored_type import JSON, Array, StoredType, checked_shape, stored_type
 from insitu.trace.run import RunEvent
@@ -167,6 +168,7 @@ class FileVariable:
     """A variable in the file of a run. A slot is the number of one of its stored values."""
 
     def __init__(self, run: RunFileReader, description: dict[str, Any]) -> None:
+        self.home: RunHome | None = None
         self._run = run
         self.name, self.path = str(description["name"]), str(description["path"])
         self.type: StoredType = stored_type(description["dtype"])

@@ -23,6 +23,7 @@ from insitu.store.journal.journaled_runs import JournaledRun, newest_run, other_
 from insitu.store.journal.run_shards import RunShards, unique_names
 from insitu.store.run.bounded_cache import BoundedCache
 from insitu.store.run.journal_survey import BATCH, NONE
+from insitu.store.run.run_home import RunHome
 from insitu.store.run.segment_table import SegmentTable, StoredRows, VariableRows
 from insitu.store.run.series import SeriesColumns
 from insitu.store.stored_type import JSON, Array, stored_type
@@ -150,6 +151,7 @@ class JournalVariable:
     """A variable in journals. A slot is the number of one of its stored values."""
 
     def __init__(self, index: ShardIndex, name: str, number: int, *, rows: int, shapes: set[tuple[int, ...]]) -> None:
+        self.home: RunHome | None = None
         self._index, self._number = index, number
         self.name, self.rows = name, rows
         self.path, dtype = index.numbering.keys[number]

@@ -13,6 +13,7 @@ import numpy as np
 from insitu.store.journal.entry_table import EntryTable, equal_ranges
 from insitu.store.stored_type import Array
 
+
 @dataclass(frozen=True, slots=True)
 class SeenRows:
     """A row for each time a variable was seen. `slot` is the number of its stored value in the stretch."""
