@@ -71,7 +71,7 @@ class Address:
         return {str(path)[begin:]: int(facts.get("size") or 0) for path, facts in found.items()}
 
     def facts(self, name: str) -> dict[str, Any] | None:
-        """The facts about a file that the file system knows; None if there is no such file."""
+        """The facts about a file that the file system knows; None if the file does not exist."""
         with self._asking():
             try:
                 found: dict[str, Any] = self.files.info(self.join(name))

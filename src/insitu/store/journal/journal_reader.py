@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import NewerVersionError, StoreError
-from insitu.operating_system import READ_NO_LINK, read_at
+from insitu.operating_system import read_at
 from insitu.store.format_version import JOURNAL_VERSION, check_version
 from insitu.store.journal import frames
 from insitu.store.journal.declarations import DeclaredNames, checked_text
@@ -26,7 +26,7 @@ from insitu.store.journal.entry_table import StepFrame
 from insitu.store.journal.file_pool import FilePool, JournalFile, moved
 from insitu.store.journal.heads import HeadScan
 from insitu.store.journal.journal_state import JournalOwner, State, open_for_reading, state_of
-from insitu.store.journal.parts import JournalPlace, journal_files, journal_name
+from insitu.store.journal.parts import JournalPlace, journal_files, segment_number
 from insitu.store.journal.remote_shards import sent_files
 from insitu.store.journal.shard_facts import ShardFacts
 from insitu.store.json_reader import plain_value
@@ -38,9 +38,9 @@ FRAME_ERRORS = (StoreError, ValueError, TypeError, KeyError, IndexError, Overflo
 
 @dataclass(frozen=True, slots=True)
 class FramePlace:
-    """Where a frame begins: the position of its file in the journal, the byte, and the sequence number before it."""
+    """Where a frame begins: the number of its segment, the byte, and the sequence number before it."""
 
-    file: int
+    segment: int
     position: int
     sequence: int
 
@@ -55,17 +55,17 @@ class StepCounts:
     last: int | None = None  # the step that was written last
     is_open: bool = False  # more of the last step was expected
     last_place: FramePlace | None = None  # where the last step begins
-    last_file: int = -1  # with the last frame
-    continuing_files: set[int] = field(default_factory=set)  # those that begin with more of a step of the file before
+    last_segment: int = -1  # with the last frame
+    continuing: set[int] = field(default_factory=set)  # segments that begin with more of a step of the one before
 
     def add(self, head: StepHead, place: FramePlace) -> None:
         """Count a frame."""
         if not head.continues(self.last):
             self.steps += 1
             self.last_place = place
-        elif place.file != self.last_file:
-            self.continuing_files.add(place.file)
-        self.last_file = place.file
+        elif place.segment != self.last_segment:
+            self.continuing.add(place.segment)
+        self.last_segment = place.segment
         self.frames += 1
         self.is_open = bool(head.flags & frames.OPEN)
         self.last = head.step
@@ -121,7 +121,8 @@ class Shard:
         """
         if self.troubles:
             return [range(len(self.files))]
-        begins = [number for number in range(len(self.files)) if number not in self.counts.continuing_files]
+        numbers = [segment_number(file.path) for file in self.files]
+        begins = [place for place, number in enumerate(numbers) if number not in self.counts.continuing]
         return [range(first, last) for first, last in pairwise([*begins, len(self.files)])]
 
     def step_frames(
@@ -286,7 +287,7 @@ def _files_of_journal(shard: Shard, sent: Sequence[JournalFile] | None) -> list[
     for tag in sizes.keys() - {largest}:
         shard.add_trouble(f"{folder.name} also has the journal {tag.hex()} of another process")
     shard.tag = largest.hex()
-    return sorted((file for file in found.values() if file.tag == largest), key=_segment_number)
+    return sorted((file for file in found.values() if file.tag == largest), key=lambda file: segment_number(file.path))
 
 
 def _local_files(folder: Path) -> tuple[list[JournalFile], str]:
@@ -295,11 +296,6 @@ def _local_files(folder: Path) -> tuple[list[JournalFile], str]:
         return [JournalFile(path, path.stat().st_size, tag) for path, tag in journal_files(folder)], ""
     except OSError as error:
         return [], error.strerror or str(error)
-
-
-def _segment_number(file: JournalFile) -> int:
-    name = journal_name(file.path.name)
-    return -1 if name is None else name.segment
 
 
 def _report_torn_end(shard: Shard, scan: frames.FrameScan | HeadScan | None) -> None:
@@ -352,8 +348,8 @@ def _read_file(shard: Shard, file: JournalFile, scan: frames.FrameScan | HeadSca
 
 def _segments_between(shard: Shard, file: JournalFile) -> str:
     """Which segments are missing before a file, as the end of a sentence; empty if none is."""
-    first = _segment_number(shard.files[-1]) + 1 if shard.files else 0
-    last = _segment_number(file) - 1
+    first = segment_number(shard.files[-1].path) + 1 if shard.files else 0
+    last = segment_number(file.path) - 1
     if first > last:
         return ""
     if first == last:
@@ -394,7 +390,7 @@ def _read_step(shard: Shard, frame: frames.Frame) -> None:
         raise ValueError(f"a step whose index has {len(frame.index)} bytes")
     if head.text:
         shard.names.read(json.loads(head.text))
-    place = FramePlace(len(shard.files) - 1, frames.position_of(frame), frame.sequence - 1)
+    place = FramePlace(segment_number(shard.files[-1].path), frames.position_of(frame), frame.sequence - 1)
     shard.counts.add(head, place)
 
 

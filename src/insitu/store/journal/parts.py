@@ -113,6 +113,14 @@ def journal_name(name: str) -> JournalName | None:
     return JournalName(int(match[1]), match[2])
 
 
+def segment_number(path: Path) -> int:
+    """The number of a segment, from the name of its file; -1 for another file."""
+    name = journal_name(path.name)
+    if name is None:
+        return -1
+    return name.segment
+
+
 def journal_files(folder: Path) -> list[tuple[Path, bytes]]:
     """The files of a journal in their order, each with the tag in its name."""
     found = []

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from insitu.errors import StoreError
+from insitu.operating_system import READ_NO_LINK
 from insitu.store.address import Address
 from insitu.store.files import write_whole
 
@@ -27,7 +28,7 @@ def note_address(parts: Path, address: Address) -> None:
 def noted_address(parts: Path) -> str | None:
     """The address that a folder of journals notes; None if it notes none."""
     try:
-        file = os.open(parts / NOTE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        file = os.open(parts / NOTE, READ_NO_LINK)
     except OSError:
         return None
     try:

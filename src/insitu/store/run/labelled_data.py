@@ -78,7 +78,7 @@ def series_to_xarray(series: Series) -> Any:
     need("dask", "to_xarray()", extra="xarray")
     latest = series.latest()
     if len(latest._parts) != 1:
-        raise ChoiceError(f"{series.name!r} is made of several runs: use to_xarray() of each of them")
+        raise ChoiceError(f"{series.name!r} joins several runs: use to_xarray() of each of them")
     dtype, shape, grid = dtype_of(latest), value_shape(latest), _Grid.of(latest)
     if dtype.kind not in "fc" and (holes := grid.holes()):
         listed = ", ".join(holes)

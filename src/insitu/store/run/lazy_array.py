@@ -56,7 +56,7 @@ class SeriesChunk:
 
     def __reduce__(self) -> tuple[Callable[..., SeriesChunk], tuple[Any, ...]]:
         if len(self._series._parts) != 1:
-            raise StoreError(f"{self._series.name!r} is made of several runs: another process cannot read it")
+            raise StoreError(f"{self._series.name!r} joins several runs: another process cannot read it")
         ((variable, rows),) = self._series._parts
         if variable.home is None:
             raise StoreError(f"{variable.name!r} cannot be read by another process: its run has no file")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from insitu.errors import StoreError
+from insitu.operating_system import CREATE
 from insitu.store.address import Address, is_address
 from insitu.store.files import check_free, rename, unfinished_name
 from insitu.store.run.conversion import need
@@ -66,7 +67,7 @@ def _local_file(path: Path, *, overwrite: bool) -> Iterator[Any]:
     check_free(path, overwrite=overwrite)
     unfinished = unfinished_name(path)
     try:
-        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with open(os.open(unfinished, CREATE, 0o600), "wb") as file:
             yield file
         rename(unfinished, path, overwrite=overwrite)
     finally:

@@ -158,6 +158,12 @@ class Series:
         found = [variable.shapes(variable.columns().index[rows]) for variable, rows in self._parts]
         return [shape for shapes in found for shape in shapes]
 
+    @property
+    def digests(self) -> Array:
+        """The checksum of each value: values of one type and shape with equal checksums are equal."""
+        found = [variable.digests(variable.columns().index[rows]) for variable, rows in self._parts]
+        return np.concatenate(found)
+
     @cached_property
     def values(self) -> Any:
         """An array (N, *shape) if all values have one shape, else a list of N arrays.
