@@ -64,6 +64,7 @@ class Address:
         top = self.join(folder).rstrip("/")
         with self._asking():
             try:
+                self.files.ls(top, detail=False)  # `find` takes a folder that cannot be read for an empty one
                 found = self.files.find(top, detail=True)
             except FileNotFoundError:
                 return {}

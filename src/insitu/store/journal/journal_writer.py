@@ -266,6 +266,8 @@ class JournalWriter:
 
     def _is_full(self) -> bool:
         """Whether a segment has enough bytes or steps, and the values to store again are at most half of it."""
+        if not self._segment_steps:
+            return False
         has_enough = self._size >= self._roll or self._segment_steps >= self._roll_steps
         return has_enough and self._size >= 2 * self._unchanged
 

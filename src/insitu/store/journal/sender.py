@@ -106,9 +106,9 @@ class SegmentSender:
     def _try(self) -> None:
         """Send what is finished; an error of the address is reported once."""
         try:
+            self._send_segments()
             for place in self._finished_places():
                 send_journal(place, self._address)
-            self._send_segments()
         except Exception as error:  # fsspec and the packages behind it may raise anything
             if not self.failures:
                 self._tell(error)
@@ -131,7 +131,8 @@ class SegmentSender:
         if self._is_closed:
             return
         for path, tag in journal_files(self._place.path)[:-1]:
-            send_segment(path, tag, self._address)
+            if not self._is_stopped:
+                send_segment(path, tag, self._address)
 
     def _tell(self, error: Exception) -> None:
         tell(
@@ -146,27 +147,38 @@ def send_journal(place: JournalPlace, address: Address) -> int:
     for path, tag in files:
         send_segment(path, tag, address)
     remove_journal(place.path)
-    parts = place.path.parent
-    if not places(parts):
-        remove_note(parts)
-    remove_claims(parts, place.run)
-    remove_leftovers(parts)
+    _remove_empty(place.path.parent, place.run)
     return len(files)
+
+
+def _remove_empty(parts: Path, run: str) -> None:
+    """Remove what a run leaves in its folder, and the folder if no journal is left in it."""
+    with suppress(StoreError):  # another rank has removed it
+        if not places(parts):
+            remove_note(parts)
+        remove_claims(parts, run)
+        remove_leftovers(parts)
 
 
 def send_segment(path: Path, tag: bytes, address: Address) -> None:
     """Send a finished segment with its heads, and remove it here when the address is known to have it."""
+    with suppress(FileNotFoundError):  # another process has sent it, and removed it
+        _copy_segment(path, tag, address)
+        path.unlink()
+
+
+def _copy_segment(path: Path, tag: bytes, address: Address) -> None:
+    """Copy a segment to the address; raises if the address does not have it then."""
     name = f"{path.parent.name}/{path.name}"
     with open_for_reading(path) as file:
         heads = heads_of(frames.OpenFile(file), tag)
     if heads and not _has_bytes(address, heads_name(name), heads):
         address.write(heads_name(name), heads)  # first: a segment that is there has its heads
+    if holds(address, name, path):
+        return
+    address.put(path, name)
     if not holds(address, name, path):
-        address.put(path, name)
-        if not holds(address, name, path):
-            raise StoreError(f"{address.text}/{name} is not what was sent")
-    with suppress(FileNotFoundError):
-        path.unlink()
+        raise StoreError(f"{address.text}/{name} is not what was sent")
 
 
 def _has_bytes(address: Address, name: str, data: bytes) -> bool:
