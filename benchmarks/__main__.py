@@ -28,7 +28,6 @@ TOPICS = {
     "variables": "watched functions and variables",
     "recording": "values of a training run, recorded at each step",
     "storage": "the journal and the file of a recorded run",
-    "cluster": "a run of 256 ranks and 50 GB: listed, compared, exported; the memory",
     "large": "Llama-70B on the meta device: time and memory",
     "text": "100,000 events as text, and as a page",
     "pages": "pages of 100,000 and of 1,000,000 events: made, opened, searched",

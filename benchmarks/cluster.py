@@ -1,8 +1,10 @@
-"""A run of 256 ranks and 50 GB, read where its journals are: the time to list it and to compare it, and the memory.
+"""`python -m benchmarks.cluster [full|quick|once]`: a run of 256 ranks and 50 GB, read where its journals are.
+
+It measures the time to list, compare and export the run, and the largest memory of the process that does it.
 
 The journals are valid and sparse. Every value is 256 KiB of zeros, which the disk does not store, with its checksum;
-one value of the second run differs. Reading a hole is faster than reading a disk, so the time of `export`, which reads
-everything, is that of the processor only. `real` measures a smaller run with random values, whose bytes are stored.
+one value of the second run differs. Reading a hole is faster than reading a disk: the times are those of the processor.
+`export` reads everything, so its run is shorter. `real` measures a smaller run of random values, whose bytes are stored.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from xxhash import xxh3_128_digest
 
+from benchmarks import report
 from benchmarks.measure import Effort, Row, at_most
 from insitu.store.address import Address
 from insitu.store.format_version import JOURNAL_VERSION
@@ -80,7 +83,10 @@ def sparse(folder: Path, steps: int) -> Iterator[Row]:
     yield from measured(f"list at an address, {size}", ["show", f"file://{a}"], 5.0)
     yield from measured(f"compare, {size}", ["diff", str(a), str(b)], None, code=1)
     yield from measured(f"compare with itself, {size}", ["diff", str(a), str(a)], None)
-    yield from measured(f"export a page, {size}", ["export", str(a), str(folder / "a.html")], None)
+    short = folder / "short"
+    write_sparse_run(short, "c" * 32, max(1, steps // 20))
+    size = f"{sum(file.stat().st_size for file in short.rglob('*.journal')) / 1e9:.1f} GB of {RANKS} ranks, sparse"
+    yield from measured(f"export a page, {size}", ["export", str(short), str(folder / "a.html")], None)
 
 
 def real(folder: Path, steps: int) -> Iterator[Row]:
@@ -194,3 +200,17 @@ def write_real_journal(parts: Path, rank: int, steps: int, run: str, seed: int) 
                 for number, value in enumerate(values)
             ]
             journal.step(step, float(step), entries)
+
+
+def main() -> None:
+    """Print each number when it is known."""
+    name = sys.argv[1] if len(sys.argv) > 1 else "full"
+    if name not in STEPS:
+        sys.exit(f"{name!r} is not an effort: choose full, quick or once")
+    for row in rows(Effort(name)):
+        target = f"{row.verdict} {row.target}" if row.target else ""
+        print(f"{row.name}: {report.number(row.median, row.unit)}", row.note, target, flush=True)
+
+
+if __name__ == "__main__":
+    main()
