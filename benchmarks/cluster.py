@@ -4,7 +4,7 @@ It measures the time to list, compare and export the run, and the largest memory
 
 The journals are valid and sparse. Every value is 256 KiB of zeros, which the disk does not store, with its checksum;
 one value of the second run differs. Reading a hole is faster than reading a disk: the times are those of the processor.
-`export` reads everything, so its run is shorter. `real` measures a smaller run of random values, whose bytes are stored.
+`export` reads everything, so its run is shorter. `real` measures a smaller run of random values, which take up room.
 """
 
 from __future__ import annotations

@@ -61,11 +61,12 @@ def test_a_segment_is_read_without_the_others(tmp_path: Path) -> None:
     with JournalWriter(parts, roll_steps=2) as journal:
         for step in range(6):
             journal.step(step, 0.0, [tensor("x", step), tensor("same", 7)])
-    segments(parts)[1].unlink()
+    for path in segments(parts)[:2]:
+        path.unlink()
     with Run.open(parts) as run:
-        assert run["same"].steps.tolist() == [0, 1, 4, 5] and (run["same"].values == 7).all()
+        assert run["same"].steps.tolist() == [4, 5] and (run["same"].values == 7).all()
         (missing,) = run.missing
-        assert missing.endswith("segment 1 is missing")
+        assert missing.endswith("the segments 0 to 1 are missing")
 
 
 def test_unchanged_values_are_at_most_half_of_a_segment(tmp_path: Path) -> None:
