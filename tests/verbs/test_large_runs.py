@@ -76,7 +76,7 @@ def test_renamed_variables_are_compared(tmp_path: Path) -> None:
     assert (diff.first.a.name, diff.first.b.name, diff.first.a.step) == ("b", "z", 1)
 
 
-@pytest.mark.parametrize("options", [{"names": ("a",)}, {"steps": 3}, {"ranks": 1}])
+@pytest.mark.parametrize("options", [{"names": ("a",)}, {"steps": 3}])
 def test_what_one_run_lacks_is_a_difference(tmp_path: Path, options: dict[str, Any]) -> None:
     diff, _ = compared(write(tmp_path / "one"), write(tmp_path / "other", **options))
     assert not diff.same

@@ -58,7 +58,7 @@ def compare(
         atol: The absolute tolerance; by default that of `torch.testing` for each dtype.
 
     Examples:
-        >>> from insitu.trace.event import Call, Stats
+        >>> from insitu.trace.event import Call, Site, Stats
         >>> before = Stats(count=4, min=0.0, max=3.0, mean=1.5, std=1.1, zeros=1)
         >>> def run(dim, high):
         ...     x = TensorFacts(0, (2, 2), "f32", "cpu", stats=before)
