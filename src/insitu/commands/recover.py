@@ -21,8 +21,11 @@ holds the run already, only the missing parts are added, such as a rank that end
 the file holds the complete journals of all ranks; otherwise they stay, and can be recovered again. The exit code is 1
 if something is missing in the file, and the message names it.
 
+With --to, the segments that a killed process left in run.h5.parts are sent to the address, and no file is made.
+
 example:
   insitu recover run.h5
+  insitu recover run.h5 --to s3://bucket/run
 """
 
 
@@ -30,6 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `insitu recover`."""
     parser.add_argument("file", help="the file to make, as in run.h5, or its journals, run.h5.parts")
     parser.add_argument("--overwrite", action="store_true", help="replace a file that holds something else")
+    parser.add_argument("--to", metavar="ADDRESS", help="send the journals there instead of making a file")
     parser.add_argument(
         "--run",
         action="append",
@@ -50,6 +54,8 @@ def main(options: argparse.Namespace) -> int:
     parts = parts_of(target)
     if not parts.is_dir():
         raise StoreError(_nothing_to_recover(target, parts))
+    if options.to is not None:
+        return _send(parts, options.to)
     runs = [run_named(parts, name) for name in options.run or ()]
     _check_over(target, parts, runs)
     with working(f"merging {target.name}"):
@@ -61,6 +67,17 @@ def main(options: argparse.Namespace) -> int:
         _print_left(parts, run)
     if missing:
         return 1
+    return 0
+
+
+def _send(parts: Path, text: str) -> int:
+    """Send the journals to an address."""
+    from insitu.store.address import Address
+    from insitu.store.journal.sender import send_folder
+
+    with working(f"sending {parts.name}"):
+        count = send_folder(parts, Address.parse(text))
+    print(f"{text}: {_count(count, 'segment')} sent")
     return 0
 
 

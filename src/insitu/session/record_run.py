@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable
 from types import FrameType
@@ -31,6 +32,8 @@ def record_run(
     overwrite: bool = False,
     resume: bool = False,
     compression: str = "none",
+    spool: str | os.PathLike[str] | None = None,
+    segment: int | str | None = None,
 ) -> RunSession:
     """Record values of a model, and variables of the training loop, at each step of a training run.
 
@@ -51,11 +54,15 @@ def record_run(
         every: 4 records each fourth step.
         when: "train" or "eval" records only the steps in which the model is in that mode.
         to: "run.h5" writes a journal for each rank to `run.h5.parts` while the program runs, and merges them into the
-            file at the end: of the block or, for a decorated function, of the program. A function is called with path,
-            value, step and rank. Without `to`, the values of a block are in a temporary folder.
+            file at the end: of the block or, for a decorated function, of the program. "run.h5.parts" leaves the
+            journals as they are. "s3://bucket/run", or any other address of fsspec, sends them there, segment by
+            segment. A function is called with path, value, step and rank. Without `to`, the values of a block are in a
+            temporary folder.
         overwrite: Whether an existing file is replaced; it is an error otherwise.
         resume: Whether the run in an existing file continues, as a new attempt.
         compression: "none", "gzip", "lzf", or "blosc2" with hdf5plugin.
+        spool: The folder in which segments wait until they are at the address; the default is the current one.
+        segment: The size ("64MB") or the number of steps (100) after which a journal begins another segment.
 
     Examples:
         >>> import torch, insitu
@@ -89,6 +96,8 @@ def record_run(
         overwrite=overwrite,
         resume=resume,
         compression=compression,
+        spool=spool,
+        segment=segment,
     )
     return RunSession(options)
 

@@ -62,7 +62,7 @@ class RunEntry(Entry):
         if options.to is None:
             return RunWriter.open_temporary(about, self.live)
         options.check_free()
-        return RunWriter.open(options.to, about, overwrite=options.overwrite, resume=options.resume)
+        return RunWriter.open(options.destination, about, overwrite=options.overwrite, resume=options.resume)
 
     def _sink(self, options: RunOptions) -> ValueSink:
         if options.function is not None and self.is_on:
@@ -167,7 +167,7 @@ class RunEntry(Entry):
             return
         self._complain(self._options)
         if self.writer is not None:
-            self.writer.merge(
+            self.writer.finish(
                 patience=patience,
                 compression=self._options.compression,
                 overwrite=self._options.overwrite,

@@ -19,9 +19,11 @@ from insitu.capture.values.targets import Targets, TargetSearch
 from insitu.errors import ChoiceError, PatternError, SubjectError, brief, choose
 from insitu.session.dist import current_rank
 from insitu.session.run_block import RunBlock
+from insitu.session.run_destination import RunDestination
 from insitu.session.subject import pattern_list
 from insitu.session.switch import is_off
 from insitu.store import RUN_SUFFIXES, check
+from insitu.store.address import is_address
 from insitu.store.run.file_builder import check_compression
 from insitu.store.run.run_start import restarts
 from insitu.trace.path import Pattern
@@ -47,6 +49,8 @@ class RunOptions:
         overwrite: bool,
         resume: bool,
         compression: str,
+        spool: Any = None,
+        segment: int | str | None = None,
     ) -> None:
         check_model(model, only=only, when=when)
         check_steps(every, when)
@@ -60,12 +64,20 @@ class RunOptions:
         self.keeps = keep_by_pattern(keep)
         self._search = TargetSearch(model) if model is not None else None
         self.loop_patterns = [pattern for pattern in self.only if not self._names_model(pattern)]
-        self.function: Callable[..., Any] | None = to if callable(to) else None
-        # Absolute: the program may change the directory before the file is made.
-        self.to = Path(to).absolute() if isinstance(to, (str, os.PathLike)) else None
+        self.destination = RunDestination.parse(to, spool=spool, segment=segment)
         self.overwrite, self.resume, self.compression = overwrite, resume, compression
         self._keep_by_path: dict[tuple[str, str], Keep | None] = {}
         self.check_free()
+
+    @property
+    def function(self) -> Callable[..., Any] | None:
+        """The function that gets the values."""
+        return self.destination.function
+
+    @property
+    def to(self) -> Path | None:
+        """The file of the run, beside which its journals are."""
+        return self.destination.file
 
     def _names_model(self, pattern: str) -> bool:
         """Whether a pattern names something in the model; an error if it begins like one that does."""
@@ -110,7 +122,7 @@ class RunOptions:
         """
         if self.to is None or is_off() or current_rank() != 0:
             return
-        may_exist = self.overwrite or self.resume or restarts() > 0
+        may_exist = self.overwrite or self.resume or restarts() > 0 or not self.destination.does_merge
         check(self.to, overwrite=may_exist, suffixes=RUN_SUFFIXES)
 
     def keep_of(self, path: str, whole: str) -> Keep | None:
@@ -173,13 +185,21 @@ def check_resume(to: object, *, overwrite: bool) -> None:
         raise ChoiceError("resume=True continues a run and overwrite=True replaces it: pass one of them")
     if to is None or callable(to):
         raise ChoiceError("resume=True continues the run in a file: name the file, as in to='run.h5'")
+    if is_address(to):
+        raise ChoiceError(
+            f"resume=True continues the run in a file, and to={to!r} is an address: under torchrun, a restart continues"
+            " the run there by itself"
+        )
 
 
 def check_target(to: object) -> None:
     """Refuse a `to` that is neither a file nor a function."""
     is_target = to is None or callable(to) or isinstance(to, (str, os.PathLike))
     if not is_target:
-        raise ChoiceError(f"to={to!r:.80} is neither a file, as in to='run.h5', nor a function of a value")
+        raise ChoiceError(
+            f"to={to!r:.80} is neither a file, as in to='run.h5', nor an address, as in to='s3://bucket/run', nor a"
+            " function of a value"
+        )
 
 
 def keep_by_pattern(keep: KeepOption | dict[str, KeepOption]) -> dict[str, Keep | None]:

@@ -1,4 +1,4 @@
-"""Where a recorded run goes: the journal of this process while it runs, and the file that is merged at the end."""
+"""Writes a recorded run: the journal of this process while it runs, then the file, or what is left to send."""
 
 from __future__ import annotations
 
@@ -14,28 +14,34 @@ from typing import Any
 
 from insitu.errors import StoreError, tell
 from insitu.session import dist
+from insitu.session.run_destination import RunDestination
 from insitu.store.journal.claims import Start
 from insitu.store.journal.journal_writer import JournalWriter
-from insitu.store.journal.parts import parts_of, remove_journal
+from insitu.store.journal.parts import parts_of, place_of, remove_journal
 from insitu.store.journal.rank_ends import wait_for_ranks
+from insitu.store.journal.sender import SegmentSender
 from insitu.store.run.merge import merge_journals
 from insitu.store.run.run import Run, joined_run
 from insitu.store.run.run_start import open_journal
+from insitu.store.run.sharded_run import sent_run
 from insitu.view.progress import working
 
 MOST_RANKS_NAMED = 8
 
 
 class RunWriter:
-    """The journal of this process, and the file that rank 0 makes of all journals."""
+    """The journal of this process, and the file that rank 0 makes of all journals, or the thread that sends them."""
 
-    def __init__(self, to: Path | None, journal: JournalWriter, start: Start, folder: Path) -> None:
-        self.to, self.journal, self.start, self.folder = to, journal, start, folder
+    def __init__(self, destination: RunDestination, journal: JournalWriter, start: Start, folder: Path) -> None:
+        self.to, self._address, self._does_merge = destination.file, destination.address, destination.does_merge
+        self.journal, self.start, self.folder = journal, start, folder
+        self._sender = self._open_sender()
         self.rank, self._ranks = dist.current_rank(), dist.world_size()
 
     @classmethod
-    def open(cls, to: Path, about: dict[str, Any], *, overwrite: bool, resume: bool) -> RunWriter:
+    def open(cls, destination: RunDestination, about: dict[str, Any], *, overwrite: bool, resume: bool) -> RunWriter:
         """Open a journal beside the file of the run."""
+        to = destination.file or Path()
         folder = parts_of(to)
         journal, start = open_journal(
             folder,
@@ -43,10 +49,12 @@ class RunWriter:
             about,
             rank=dist.current_rank(),
             ranks=dist.world_size(),
-            overwrite=overwrite,
+            # What an earlier run left in the spool is sent, too: it is not in the way.
+            overwrite=overwrite or destination.address is not None,
             resume=resume,
+            limits=destination.limits,
         )
-        return cls(to, journal, start, folder)
+        return cls(destination, journal, start, folder)
 
     @classmethod
     def open_temporary(cls, about: dict[str, Any], owner: object) -> RunWriter:
@@ -55,10 +63,21 @@ class RunWriter:
         weakref.finalize(owner, _remove_folder, temporary, os.getpid())
         folder, start = parts_of(Path(temporary) / "run.h5"), Start.new()
         journal = JournalWriter(folder, dist.current_rank(), about, run=start.run)
-        return cls(None, journal, start, folder)
+        return cls(RunDestination(), journal, start, folder)
+
+    def _open_sender(self) -> SegmentSender | None:
+        if self._address is None:
+            return None
+        return SegmentSender(place_of(self.folder, self.journal.rank, *self._run_and_attempt), self._address)
+
+    @property
+    def _run_and_attempt(self) -> tuple[str, int]:
+        return self.start.run, self.start.attempt
 
     def run(self) -> Run:
-        """The run as it is on the disk now."""
+        """The run as it is on the disk now, and at the address."""
+        if self._address is not None:
+            return sent_run(self._address, self.folder, self.start.run)
         file = self.to or self.folder.with_suffix("")
         return joined_run(file, self.folder, self.start.run)
 
@@ -76,11 +95,32 @@ class RunWriter:
 
     def discard(self) -> None:
         """Remove the journal, which is empty."""
+        if self._sender is not None:
+            self._sender.close(patience=0.0)
         remove_journal(self.journal.folder)
         with suppress(OSError):  # other ranks have begun
             self.folder.rmdir()
 
-    def merge(
+    def finish(
+        self, *, patience: float, compression: str, overwrite: bool, trouble: Callable[[str, Exception], None]
+    ) -> None:
+        """Send the last segment, or make the file."""
+        if self._sender is not None:
+            self._tell_unsent(self._sender.close(patience=patience))
+        elif self._does_merge:
+            self._merge(patience=patience, compression=compression, overwrite=overwrite, trouble=trouble)
+
+    def _tell_unsent(self, files: list[Path]) -> None:
+        if not files or self._address is None:
+            return
+        count = "1 segment" if len(files) == 1 else f"{len(files)} segments"
+        are = "is" if len(files) == 1 else "are"
+        tell(
+            f"{count} of rank {self.rank} {are} not at {self._address.text} yet: `insitu recover {self.to}"
+            f" --to {self._address.text}` sends what is in {str(self.folder)!r}"
+        )
+
+    def _merge(
         self, *, patience: float, compression: str, overwrite: bool, trouble: Callable[[str, Exception], None]
     ) -> None:
         """Wait for the other ranks, and make the file; on another rank, or without a file, do nothing."""

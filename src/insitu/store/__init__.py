@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from insitu.errors import ChoiceError, StoreError, SubjectError
+from insitu.store.address import Address, is_address
 from insitu.store.files import PARTS
 from insitu.trace.capacity import MEMORY, capacity
 from insitu.trace.trace import Trace
@@ -50,22 +51,45 @@ def save(trace: Trace, path: str | os.PathLike[str], *, overwrite: bool = False)
     write_trace(trace, target, overwrite=overwrite)
 
 
-def load(path: str | os.PathLike[str], *, memory: int | str | None = None) -> Any:
+def load(path: str | os.PathLike[str], *, memory: int | str | None = None, run: str | None = None) -> Any:
     """Read a `Trace` or a recorded `Run`, without torch.
 
     Nothing in the file is executed: it may come from a stranger. A run that still runs or was killed has no file yet:
     it is read from its journals in `run.h5.parts`. Journals beside a file, such as those of a rank that ended late, are
-    shown with it.
+    shown with it. Journals at an address, or in a folder that they were copied to, are read where they are.
 
     Args:
-        path: A file that `insitu.save`, `insitu.record_run` or `insitu run` wrote.
+        path: A file that `insitu.save`, `insitu.record_run` or `insitu run` wrote; or the address or the folder with
+            the journals of a run.
         memory: How much a trace may take ("4GB"); the default is 1 GiB. Of a trace that is longer, the last steps are
             read, and `trace.missing` says what is not there.
+        run: The beginning of the id of a run, if an address or a folder has the journals of several.
     """
+    if holds_shards(path):
+        return _read_shards(path, run)
+    if run is not None:
+        raise ChoiceError(f"run={run!r} chooses among the runs at an address or in a folder, and {str(path)!r} is none")
     source = _known(path)
     room = (MEMORY if memory is None else capacity("memory", memory)) // EVENT
     try:
         return _read(source, room)
+    except StoreError as error:
+        raise type(error)(f"{str(source)!r} cannot be loaded: {error}") from None
+
+
+def holds_shards(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is an address or a folder of journals; `run.h5.parts` belongs to a file, and is read with it."""
+    return is_address(path) or (os.path.isdir(path) and not os.fspath(path).rstrip("/").endswith(PARTS))
+
+
+def _read_shards(source: str | os.PathLike[str], run: str | None) -> Any:
+    """The run at an address or in a folder."""
+    from insitu.store.run.sharded_run import run_at, run_in_folder
+
+    try:
+        if is_address(source):
+            return run_at(Address.parse(str(source)), run)
+        return run_in_folder(Path(source), run)
     except StoreError as error:
         raise type(error)(f"{str(source)!r} cannot be loaded: {error}") from None
 

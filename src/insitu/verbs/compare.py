@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -16,17 +17,19 @@ from insitu.trace.compare.reference import add_distances
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Diff
 from insitu.trace.dtype import dtype_named
-from insitu.trace.event import Event, Site, TensorFacts, Variable
+from insitu.trace.event import Event, TensorFacts, Variable
 from insitu.trace.placements.diff_of_ranks import compare_ranks, needs_joining
 from insitu.trace.placements.module_outputs import module_outputs, ranked_traces
 from insitu.trace.placements.part_layout import PartLayout, layout_of
 from insitu.trace.placements.whole_run import RankedRun
 from insitu.trace.trace import Trace
+from insitu.verbs.run_site import run_site
 
 if TYPE_CHECKING:
     from insitu.store.run.run import Run
     from insitu.store.run.series import Series
 
+RECORDED = "recorded run"
 Subject = Any  # a Trace, a Run, or the path of a file with one
 
 
@@ -55,7 +58,7 @@ def compare(
         atol: The absolute tolerance; by default that of `torch.testing` for each dtype.
 
     Examples:
-        >>> from insitu.trace.event import Call, Stats
+        >>> from insitu.trace.event import Call, Site, Stats
         >>> before = Stats(count=4, min=0.0, max=3.0, mean=1.5, std=1.1, zeros=1)
         >>> def run(dim, high):
         ...     x = TensorFacts(0, (2, 2), "f32", "cpu", stats=before)
@@ -68,8 +71,13 @@ def compare(
         (False, 'argument', 'argument 2 is 0 in b, -1 in a', 'statistics')
     """
     tolerance = Tolerance(rtol, atol)  # a wrong tolerance raises before files are read
-    first, second = _Run("a", *_ranked(a)), _Run("b", *_ranked(b))
-    third = None if reference is None else _Run("reference", *_ranked(reference))
+    with ExitStack() as files:
+        one, other = _opened(a, files), _opened(b, files)
+        first, second = _narrowed(one, other, rename, tolerance) or (
+            _Run("a", *_ranked(one)),
+            _Run("b", *_ranked(other)),
+        )
+        third = None if reference is None else _Run("reference", *_ranked(_opened(reference, files)))
     for run in filter(None, (second, third)):
         _check_kinds(first, run)
     for run in filter(None, (first, second, third)):
@@ -129,12 +137,13 @@ def _ranked(subject: Subject) -> tuple[RankedRun, str]:
     if isinstance(subject, (list, tuple)):
         return ranked_traces([_trace_of_rank(item) for item in subject]), "trace"
     if isinstance(subject, (str, os.PathLike)):
-        return _loaded(subject)
+        with ExitStack() as files:
+            return _ranked(_opened(subject, files))
     # h5py takes a tenth of a second to import, and who has a run has it already.
     from insitu.store.run.run import Run
 
     if isinstance(subject, Run):
-        return run_values(subject), "recorded run"
+        return run_values(subject), RECORDED
     raise SubjectError(
         f"compare() takes traces, runs or files of them, not {brief(subject)}: compare(trace, 'before.h5')"
     )
@@ -156,16 +165,38 @@ def _trace_of_rank(subject: Subject) -> Trace:
     )
 
 
-def _loaded(path: str | os.PathLike[str]) -> tuple[RankedRun, str]:
+def _opened(subject: Subject, files: ExitStack) -> Subject:
+    """A trace, the traces of all ranks, or a run, which stays open as long as `files`."""
+    if not isinstance(subject, (str, os.PathLike)):
+        return subject
     from insitu import store
 
-    if not os.path.exists(path) and (files := files_of_ranks(os.fspath(path))):
-        return _ranked(files)
-    found = store.load(path)
+    is_there = store.holds_shards(subject) or os.path.exists(subject)
+    if not is_there and (of_ranks := files_of_ranks(os.fspath(subject))):
+        return of_ranks
+    found = store.load(subject)
     if isinstance(found, Trace):
-        return _one_process(found), "trace"
-    with found:
-        return run_values(found), "recorded run"
+        return found
+    return files.enter_context(found)
+
+
+def _narrowed(
+    a: Subject, b: Subject, rename: Mapping[str, str] | None, tolerance: Tolerance
+) -> tuple[_Run, _Run] | None:
+    """The values at which two recorded runs are compared, if they have equal numbers of ranks and one is large."""
+    if isinstance(a, (Trace, list, tuple)) or isinstance(b, (Trace, list, tuple)):
+        return None
+    from insitu.store.run.run import Run
+    from insitu.verbs.large_runs import LargeComparison, is_large
+
+    are_alike = isinstance(a, Run) and isinstance(b, Run) and a.world_size == b.world_size
+    if not are_alike or not (is_large(a) or is_large(b)):
+        return None
+    traces = LargeComparison(a, b, rename, tolerance).traces()
+    first, second = (
+        RankedRun(trace, run.world_size, tuple(run.ranks)) for run, trace in zip((a, b), traces, strict=True)
+    )
+    return _Run("a", first, RECORDED), _Run("b", second, RECORDED)
 
 
 def _labels(a: Subject, b: Subject) -> tuple[str, str]:
@@ -219,7 +250,7 @@ def _values(run: Run, path: str, order: int) -> Iterator[tuple[tuple[int, ...], 
     series = _series(run, path).latest()
     values = series if series.dtype == "json" else series.values
     columns = zip(series.steps.tolist(), series.ranks.tolist(), series.calls.tolist(), values, strict=True)
-    site = _site(series)
+    site = run_site(series)
     for step, rank, call, value in columns:
         held = value if series.dtype == "json" else _facts(series, value)
         yield (step, rank, call, order), Variable(0, None, path, held, ("values",), site, 0, 0, step, rank)
@@ -227,10 +258,3 @@ def _values(run: Run, path: str, order: int) -> Iterator[tuple[tuple[int, ...], 
 
 def _facts(series: Series, value: Any) -> TensorFacts:
     return TensorFacts(0, tuple(value.shape), dtype_named(series.dtype).short, "cpu", kept=value)
-
-
-def _site(series: Series) -> Site | None:
-    file, colon, line = (series.source or "").rpartition(":")
-    if colon and line.isdigit():
-        return Site(file, int(line), "")
-    return None

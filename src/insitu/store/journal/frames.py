@@ -137,6 +137,10 @@ class FrameScan:
             self.sequence = frame.sequence
             data, position = frame.start, frame.start + frame.length
 
+    def magic(self) -> bytes:
+        """The first bytes of the file."""
+        return self.source.read(0, len(MAGIC))
+
     def first(self) -> Frame | None:
         """The first frame, if it is whole."""
         return self._frame(len(MAGIC) + len(self.tag), self.source.size)

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from insitu.errors import NewerVersionError, StoreError
-from insitu.operating_system import READ_NO_LINK, read_at
+from insitu.operating_system import read_at
 from insitu.store.format_version import JOURNAL_VERSION, check_version
 from insitu.store.journal import frames
 from insitu.store.journal.declarations import DeclaredNames, checked_text
 from insitu.store.journal.entry_table import StepFrame
-from insitu.store.journal.file_pool import FilePool
-from insitu.store.journal.journal_state import JournalOwner, State, state_of
-from insitu.store.journal.parts import JournalPlace, journal_files
+from insitu.store.journal.file_pool import FilePool, JournalFile, moved
+from insitu.store.journal.heads import HeadScan
+from insitu.store.journal.journal_state import JournalOwner, State, open_for_reading, state_of
+from insitu.store.journal.parts import JournalPlace, journal_files, segment_number
+from insitu.store.journal.remote_shards import sent_files
 from insitu.store.journal.shard_facts import ShardFacts
 from insitu.store.json_reader import plain_value
 from insitu.store.stored_type import Array
@@ -33,19 +37,10 @@ FRAME_ERRORS = (StoreError, ValueError, TypeError, KeyError, IndexError, Overflo
 
 
 @dataclass(frozen=True, slots=True)
-class JournalFile:
-    """One file of a journal, with the bytes that it had when it was read."""
-
-    path: Path
-    size: int
-    tag: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class FramePlace:
-    """Where a frame begins: the position of its file in the journal, the byte, and the sequence number before it."""
+    """Where a frame begins: the number of its segment, the byte, and the sequence number before it."""
 
-    file: int
+    segment: int
     position: int
     sequence: int
 
@@ -60,12 +55,17 @@ class StepCounts:
     last: int | None = None  # the step that was written last
     is_open: bool = False  # more of the last step was expected
     last_place: FramePlace | None = None  # where the last step begins
+    last_segment: int = -1  # with the last frame
+    continuing: set[int] = field(default_factory=set)  # segments that begin with more of a step of the one before
 
     def add(self, head: StepHead, place: FramePlace) -> None:
         """Count a frame."""
         if not head.continues(self.last):
             self.steps += 1
             self.last_place = place
+        elif place.segment != self.last_segment:
+            self.continuing.add(place.segment)
+        self.last_segment = place.segment
         self.frames += 1
         self.is_open = bool(head.flags & frames.OPEN)
         self.last = head.step
@@ -113,21 +113,37 @@ class Shard:
         if sentence not in self.troubles:
             self.troubles.append(sentence)
 
-    def step_frames(self, number: int, pool: FilePool, first_file: int) -> Iterator[StepFrame]:
+    @property
+    def stretches(self) -> list[range]:
+        """The files in groups that can be read without the others: mostly each file is one.
+
+        A damaged journal is one group: a value that was lost in one file may be in the file before.
+        """
+        if self.troubles:
+            return [range(len(self.files))]
+        numbers = [segment_number(file.path) for file in self.files]
+        begins = [place for place, number in enumerate(numbers) if number not in self.counts.continuing]
+        return [range(first, last) for first, last in pairwise([*begins, len(self.files)])]
+
+    def step_frames(
+        self, number: int, pool: FilePool, first_file: int, files: range | None = None
+    ) -> Iterator[StepFrame]:
         """Read the steps again, as far as the journal went when it was first read.
 
-        `number` is the position of this journal among all; its files are in `pool` from `first_file` on.
+        `number` is the position of this journal among all; its files are in `pool` from `first_file` on. `files`
+        chooses some of them.
         """
-        for step in steps_of(self._frames(pool, first_file), number):
+        chosen = range(len(self.files)) if files is None else files
+        for step in steps_of(self._frames(pool, first_file, chosen), number):
             yield from step
 
-    def _frames(self, pool: FilePool, first_file: int) -> Iterator[tuple[int, frames.Frame]]:
+    def _frames(self, pool: FilePool, first_file: int, files: range) -> Iterator[tuple[int, frames.Frame]]:
         """All frames, each with the number of its file in the pool."""
         sequence = -1
-        for number, file in enumerate(self.files, first_file):
-            scan = frames.FrameScan(pool.source(number, file.size), file.tag, sequence)
+        for number in files:
+            scan = pool.scan(first_file + number, sequence)
             for frame in scan.frames():
-                yield number, frame
+                yield first_file + number, frame
             sequence = scan.sequence
 
 
@@ -207,54 +223,82 @@ def step_head(frame: frames.Frame) -> StepHead | None:
     return StepHead(step, time, count, frame.index[end:], frame.kind & ~frames.KIND)
 
 
-def read_shard(place: JournalPlace) -> Shard:
+def read_shard(place: JournalPlace, sent: Sequence[JournalFile] | None = None) -> Shard:
     """All that can be read of a journal; what cannot be read is noted in `troubles`.
 
-    Raises NewerVersionError for a journal that a newer version of insitu wrote.
+    `sent` are its files at an address; by default those at the address that the folder notes. Raises NewerVersionError
+    for a journal that a newer version of insitu wrote.
     """
     shard, scan = Shard(place), None
     state = state_of(place)  # before reading: a journal that ends while it is read was not killed
-    for path, tag in _files_of_journal(shard):
+    for file in _files_of_journal(shard, sent):
         try:
-            file = os.open(path, READ_NO_LINK)
-        except OSError as error:
-            shard.add_trouble(f"{path.name} cannot be read: {error.strerror}")
-            continue
-        try:
-            _report_torn_end(shard, scan)
-            sequence = -1 if scan is None else scan.sequence
-            scan = frames.FrameScan(frames.OpenFile(file), _tag_of(file, tag), sequence)
-            _read_file(shard, path, scan)
-        finally:
-            os.close(file)
+            with _source(file) as source:
+                _report_torn_end(shard, scan)
+                sequence = -1 if scan is None else scan.sequence
+                scan = source(sequence)
+                _read_file(shard, file, scan)
+        except NewerVersionError:
+            raise
+        except OSError as error:  # a StoreError is one
+            shard.add_trouble(f"{file.path.name} cannot be read: {error.strerror or error}")
     if shard.ended is not None:
         _report_torn_end(shard, scan)
     shard.state = _final_state(shard, state)
     return shard
 
 
-def _files_of_journal(shard: Shard) -> list[tuple[Path, bytes]]:
-    """The files of the journal in a folder; if there are several journals, those of the largest."""
+@contextmanager
+def _source(file: JournalFile) -> Iterator[Callable[[int], frames.FrameScan | HeadScan]]:
+    """A function that scans a file, from a sequence number on."""
+    if file.address is None and not os.path.lexists(file.path):
+        file = moved(file)
+    if file.address is not None:
+        pool = FilePool([file])
+        yield lambda sequence: pool.scan(0, sequence)
+        return
+    with open_for_reading(file.path) as descriptor:
+        tag = _tag_of(descriptor, file.tag)
+        yield lambda sequence: frames.FrameScan(frames.OpenFile(descriptor), tag, sequence)
+
+
+def _files_of_journal(shard: Shard, sent: Sequence[JournalFile] | None) -> list[JournalFile]:
+    """The files of a journal, on this machine and at an address; if there are several journals, those of the largest.
+
+    A segment that is in both places is read from this machine.
+    """
     folder = shard.place.path
     sizes: dict[bytes, int] = {}
-    try:
-        found = journal_files(folder)
-        for path, tag in found:
-            sizes[tag] = sizes.get(tag, 0) + path.stat().st_size
-    except OSError as error:
-        shard.add_trouble(f"{folder.name} cannot be read: {error.strerror}")
+    local, error = _local_files(folder)  # before those at the address: a segment is always in one of the two
+    if sent is None:
+        sent, trouble = sent_files(shard.place)
+        if trouble:
+            shard.add_trouble(trouble)
+    found = {file.path.name: file for file in (*sent, *local)}
+    if error and not found:
+        shard.add_trouble(f"{folder.name} cannot be read: {error}")
         return []
     if not found:
         shard.add_trouble(f"{folder.name} holds no journal")
         return []
+    for file in found.values():
+        sizes[file.tag] = sizes.get(file.tag, 0) + file.size
     largest = max(sizes, key=lambda tag: sizes[tag])
     for tag in sizes.keys() - {largest}:
         shard.add_trouble(f"{folder.name} also has the journal {tag.hex()} of another process")
     shard.tag = largest.hex()
-    return [(path, tag) for path, tag in found if tag == largest]
+    return sorted((file for file in found.values() if file.tag == largest), key=lambda file: segment_number(file.path))
 
 
-def _report_torn_end(shard: Shard, scan: frames.FrameScan | None) -> None:
+def _local_files(folder: Path) -> tuple[list[JournalFile], str]:
+    """The files of a journal on this machine; or why they cannot be read."""
+    try:
+        return [JournalFile(path, path.stat().st_size, tag) for path, tag in journal_files(folder)], ""
+    except OSError as error:
+        return [], error.strerror or str(error)
+
+
+def _report_torn_end(shard: Shard, scan: frames.FrameScan | HeadScan | None) -> None:
     """Report a damaged end of a file after which more was written; the last file of a killed process may be torn."""
     if scan is None or not scan.gaps:
         return
@@ -278,28 +322,39 @@ def _tag_of(file: int, name_tag: bytes) -> bytes:
     return name_tag
 
 
-def _read_file(shard: Shard, path: Path, scan: frames.FrameScan) -> None:
+def _read_file(shard: Shard, file: JournalFile, scan: frames.FrameScan | HeadScan) -> None:
     """Take the frames of a file."""
-    size, expected = scan.source.size, scan.sequence + 1
+    size, expected, name = scan.source.size, scan.sequence + 1, file.path.name
+    lost_segments = _segments_between(shard, file)
     shard.size += size
-    shard.files.append(JournalFile(path, size, scan.tag))
+    shard.files.append(JournalFile(file.path, size, scan.tag, file.address))
     before = scan.sequence
     for frame in scan.frames():
         if frame.sequence != expected:
-            shard.add_trouble(
-                f"{frame.sequence - expected} frames are missing before byte {frame.start} of {path.name}"
-            )
-        expected = frame.sequence + 1
+            what = f"{frame.sequence - expected} frames are missing before byte {frame.start} of {name}"
+            shard.add_trouble(f"{what}{lost_segments}")
+        expected, lost_segments = frame.sequence + 1, ""
         try:
             read_frame(shard, frame)
         except NewerVersionError:
             raise
         except FRAME_ERRORS as error:
-            shard.add_trouble(f"a frame of {path.name} cannot be understood: {error!r}")
-    _check_magic(shard, path, scan, has_frames=scan.sequence > before)
+            shard.add_trouble(f"a frame of {name} cannot be understood: {error!r}")
+    _check_magic(shard, file.path, scan, has_frames=scan.sequence > before)
     for start, end in scan.gaps:
         if end < size:
-            shard.add_trouble(f"{end - start} bytes of {path.name} are damaged, from byte {start}")
+            shard.add_trouble(f"{end - start} bytes of {name} are damaged, from byte {start}")
+
+
+def _segments_between(shard: Shard, file: JournalFile) -> str:
+    """Which segments are missing before a file, as the end of a sentence; empty if none is."""
+    first = segment_number(shard.files[-1].path) + 1 if shard.files else 0
+    last = segment_number(file.path) - 1
+    if first > last:
+        return ""
+    if first == last:
+        return f": segment {first} is missing"
+    return f": the segments {first} to {last} are missing"
 
 
 def read_frame(shard: Shard, frame: frames.Frame) -> None:
@@ -308,9 +363,9 @@ def read_frame(shard: Shard, frame: frames.Frame) -> None:
     _READERS[frame.kind & frames.KIND](shard, frame)
 
 
-def _check_magic(shard: Shard, path: Path, scan: frames.FrameScan, *, has_frames: bool) -> None:
+def _check_magic(shard: Shard, path: Path, scan: frames.FrameScan | HeadScan, *, has_frames: bool) -> None:
     """Look at the first bytes of a file. One bit may be damaged: frames that can be read prove that it is not newer."""
-    magic = scan.source.read(0, len(frames.MAGIC))
+    magic = scan.magic()
     if magic == frames.MAGIC[: len(magic)]:
         return
     version = frames.magic_version(magic) or 0
@@ -335,7 +390,7 @@ def _read_step(shard: Shard, frame: frames.Frame) -> None:
         raise ValueError(f"a step whose index has {len(frame.index)} bytes")
     if head.text:
         shard.names.read(json.loads(head.text))
-    place = FramePlace(len(shard.files) - 1, frames.position_of(frame), frame.sequence - 1)
+    place = FramePlace(segment_number(shard.files[-1].path), frames.position_of(frame), frame.sequence - 1)
     shard.counts.add(head, place)
 
 

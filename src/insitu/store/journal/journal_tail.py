@@ -20,7 +20,7 @@ from insitu.store.journal import frames
 from insitu.store.journal.entry_table import StepFrame
 from insitu.store.journal.journal_reader import FRAME_ERRORS, FramePlace, Shard, read_frame, steps_of
 from insitu.store.journal.journal_state import open_for_reading
-from insitu.store.journal.parts import journal_files
+from insitu.store.journal.parts import journal_files, segment_number
 from insitu.store.json_reader import plain_value
 from insitu.store.stored_type import JSON, stored_type
 
@@ -106,12 +106,12 @@ class JournalTail:
     def _frames(self) -> Iterator[_ReadFrame]:
         """The frames from the last step on; a frame that is not whole yet is read the next time."""
         tag = bytes.fromhex(self._shard.tag)
-        files = [path for path, own in journal_files(self._shard.place.path) if own == tag]
+        files = {segment_number(path): path for path, own in journal_files(self._shard.place.path) if own == tag}
         sequence, start = self._next.sequence, self._next.position
-        for number in range(self._next.file, len(files)):
+        for number in sorted(number for number in files if number >= self._next.segment):
             with open_for_reading(files[number]) as file:
                 scan = frames.FrameScan(frames.OpenFile(file), tag, sequence)
-                begin = start if number == self._next.file else None
+                begin = start if number == self._next.segment else None
                 for frame in scan.frames(begin):
                     yield _ReadFrame(number, frame, read_at(file, frame.length, frame.start))
                 sequence = scan.sequence

@@ -4,6 +4,9 @@ Each step is one frame (`frames.py`) or several. They are written before `step` 
 A thread makes the system write them to the disk about once a second, so a power cut loses at most that second. A value
 that is equal to the one stored last is written as its digest alone.
 
+A journal is a row of files, its segments. A segment ends between two steps when it is large enough or has enough steps.
+The next one stores every value again, so that each segment can be read, sent and lost without the others.
+
 A signal handler may raise an exception at any moment. A frame counts from the one assignment on that notes its end in
 the file; until then it is cut off again. A caller that does not know whether a frame was written passes it again, with
 the same ticket.
@@ -37,6 +40,7 @@ from insitu.store.journal import frames
 from insitu.store.journal.declarations import Declarations, json_bytes
 from insitu.store.journal.parts import check_not_link, place_of
 from insitu.store.journal.process import Process
+from insitu.store.journal.segment_limits import KEPT
 from insitu.store.journal.sync_thread import SyncThread
 from insitu.store.json_writer import SCALARS, JsonWriter, Repr
 
@@ -44,7 +48,6 @@ from insitu.store.json_writer import SCALARS, JsonWriter, Repr
 # without "torch.", its shape, and its bytes; or, with None for the dtype, any small Python value.
 Entry = tuple[str, int, str | None, tuple[int, ...], Any]
 
-ROLL = 2**28
 SYNC = 1.0
 _TRIES = 100
 
@@ -72,7 +75,8 @@ class JournalWriter:
         *,
         run: str = "",
         attempt: int = 0,
-        roll: int = ROLL,
+        roll: int = KEPT.size,
+        roll_steps: int = KEPT.steps,
         sync: float = SYNC,
     ) -> None:
         self.folder = place_of(Path(folder), rank, run, attempt).path
@@ -89,7 +93,9 @@ class JournalWriter:
         self._declarations = Declarations()
         self._last: dict[tuple[int, int], tuple[int, bytes]] = {}
         self._tag, self._sequence, self._number = os.urandom(8), 0, 0
-        self._roll, self._process = roll, os.getpid()
+        self._roll, self._roll_steps, self._process = roll, roll_steps, os.getpid()
+        self._segment_steps = 0
+        self._unchanged = 0  # the most bytes of unchanged values in a frame of this segment: the next stores them again
         self._writing, self._syncing = RLock(), RLock()
         self._file, self._size, self._has_name = -1, 0, True
         self._ticket: int | None = None  # of the frame that was written last
@@ -131,6 +137,8 @@ class JournalWriter:
                 return True
             try:
                 self._begin_frame()
+                if not flags & frames.MORE:
+                    self._begin_step()
                 index, pieces, size = self._pack(step, time, entries)
                 self._append(frames.STEP | flags, index, pieces, size, step=step, ticket=ticket)
             except OSError as error:
@@ -214,7 +222,7 @@ class JournalWriter:
         known, declare, last = self._declarations.known, self._declarations.declare, self._last
         fields: list[Any] = []
         pieces: list[Any] = []
-        total = 0
+        total = unchanged = 0
         for path, call, dtype, shape, data in entries:
             if dtype is None:
                 data = value_json(data).encode("ascii")
@@ -227,11 +235,13 @@ class JournalWriter:
             mark = (layout, digest)
             if last.get((variable, call)) == mark:
                 fields += (variable, layout, call, frames.SAME, size, digest)
+                unchanged += size
             else:
                 last[variable, call] = mark
                 fields += (variable, layout, call, frames.STORED, size, digest)
                 pieces.append(data)
                 total += size
+        self._unchanged = max(self._unchanged, unchanged)
         text = self._declarations.unwritten()
         count = len(fields) // 6
         index = b"".join(
@@ -247,6 +257,20 @@ class JournalWriter:
             self._recreate()
         self._is_unsure = True
 
+    def _begin_step(self) -> None:
+        """Begin another segment if this one is full; each segment stores all values anew."""
+        if self._is_full():
+            self._last.clear()
+            self._open_next()
+        self._segment_steps += 1
+
+    def _is_full(self) -> bool:
+        """Whether a segment has enough bytes or steps, and the values to store again are at most half of it."""
+        if not self._segment_steps:
+            return False
+        has_enough = self._size >= self._roll or self._segment_steps >= self._roll_steps
+        return has_enough and self._size >= 2 * self._unchanged
+
     def _append(
         self,
         kind: int,
@@ -258,7 +282,7 @@ class JournalWriter:
         ticket: int | None = None,
     ) -> None:
         """Write a frame whole, or nothing."""
-        if self._file < 0 or (self._size + size > self._roll and self._size > 0):
+        if self._file < 0:
             self._open_next()
         head = frames.head(self._tag, kind, self._sequence, index, size)
         end, number = self._size + len(head) + size, self._sequence + 1
@@ -379,6 +403,7 @@ class JournalWriter:
             *(file, len(begin), sequence, has_name),
             *(True, False),
         )
+        self._segment_steps = self._unchanged = 0
         if full >= 0:
             self._full_files.append(full)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,20 +58,33 @@ def place_of(parts: Path, rank: int, run: str = "", attempt: int = 0) -> Journal
     return JournalPlace(rank, attempt, run, parts / name)
 
 
+def place_named(parts: Path, name: str) -> JournalPlace | None:
+    """The journal whose folder has this name; None for the name of another folder."""
+    match = _PLACE.fullmatch(name)
+    if match is None:
+        return None
+    return JournalPlace(int(match[1]), int(match[3] or 0), match[2] or "", parts / name)
+
+
 def places(parts: Path) -> list[JournalPlace]:
     """All journals in the folder of a run, ordered by rank and attempt."""
     found = []
     try:
         for entry in os.scandir(parts):
-            match = _PLACE.fullmatch(entry.name)
-            if match and entry.is_dir(follow_symlinks=False):
-                found.append(JournalPlace(int(match[1]), int(match[3] or 0), match[2] or "", Path(entry.path)))
+            place = place_named(parts, entry.name)
+            if place is not None and entry.is_dir(follow_symlinks=False):
+                found.append(place)
     except OSError as error:
         raise StoreError(f"{str(parts)!r} cannot be read: {error.strerror}") from error
+    check_ranks(found)
+    return sorted(found)
+
+
+def check_ranks(found: Iterable[JournalPlace]) -> None:
+    """Raise if a folder is that of a rank that no run has."""
     largest = max((place.rank for place in found), default=0)
     if largest >= MOST_RANKS:
         raise StoreError(f"{f'rank{largest}'!r} is the folder of a rank that no run has: remove it")
-    return sorted(found)
 
 
 def check_not_link(parts: Path) -> None:
@@ -79,13 +93,41 @@ def check_not_link(parts: Path) -> None:
         raise StoreError(f"{str(parts)!r} is a symbolic link, and insitu does not write through links: remove it")
 
 
+@dataclass(frozen=True, slots=True)
+class JournalName:
+    """The name of a file of a journal: the number of the segment, and the tag of the journal."""
+
+    segment: int
+    tag: str
+
+
+def journal_name(name: str) -> JournalName | None:
+    """What the name of a file says, if it is a file of a journal.
+
+    >>> journal_name("00003-0123456789abcdef.journal")
+    JournalName(segment=3, tag='0123456789abcdef')
+    """
+    match = _JOURNAL.fullmatch(name)
+    if match is None:
+        return None
+    return JournalName(int(match[1]), match[2])
+
+
+def segment_number(path: Path) -> int:
+    """The number of a segment, from the name of its file; -1 for another file."""
+    name = journal_name(path.name)
+    if name is None:
+        return -1
+    return name.segment
+
+
 def journal_files(folder: Path) -> list[tuple[Path, bytes]]:
     """The files of a journal in their order, each with the tag in its name."""
     found = []
     for entry in os.scandir(folder):
-        match = _JOURNAL.fullmatch(entry.name)
-        if match and entry.is_file(follow_symlinks=False):
-            found.append((int(match[1]), match[2], Path(entry.path)))
+        name = journal_name(entry.name)
+        if name is not None and entry.is_file(follow_symlinks=False):
+            found.append((name.segment, name.tag, Path(entry.path)))
     return [(path, bytes.fromhex(tag)) for _, tag, path in sorted(found)]
 
 

@@ -28,13 +28,13 @@ class RunShards:
         self.run_id = run_id
         self.excluded = list(excluded)
         self.shards = sorted(shards, key=lambda shard: (shard.rank, shard.attempt))
-        self.pool = FilePool([file.path for shard in self.shards for file in shard.files])
+        self.pool = FilePool([file for shard in self.shards for file in shard.files])
         self._first_files = [0, *accumulate(len(shard.files) for shard in self.shards)]
         self.numbering = Numbering([shard.names for shard in self.shards])
 
-    def step_frames(self, number: int) -> Iterator[StepFrame]:
-        """The frames of one journal, in the order in which they were written."""
-        return self.shards[number].step_frames(number, self.pool, self._first_files[number])
+    def step_frames(self, number: int, files: range | None = None) -> Iterator[StepFrame]:
+        """The frames of one journal, or of some of its files, in the order in which they were written."""
+        return self.shards[number].step_frames(number, self.pool, self._first_files[number], files)
 
     @cached_property
     def size(self) -> int:

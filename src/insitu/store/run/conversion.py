@@ -15,12 +15,13 @@ from insitu.trace.dtype import dtype_named
 if TYPE_CHECKING:
     from insitu.store.run.series import Series
 
+EXTRAS = {"dask": "dask", "xarray": "xarray", "pyarrow": "parquet"}  # the extra that installs a package
 _DTYPES: dict[type, type[np.generic]] = {float: np.float64, int: np.int64, bool: np.bool_}
 
 
 def to_pandas(series: Series) -> Any:
     """A DataFrame with the columns step, rank, attempt, call, time and value."""
-    pandas = _imported("pandas")
+    pandas = need("pandas", "to_pandas()")
     values: Any = series.values
     if not _is_column(values):
         values = pandas.Series(list(values), dtype=object)
@@ -36,7 +37,7 @@ def _is_column(values: Any) -> bool:
 
 def to_torch(raw: Array | list[Array], dtype: str) -> Any:
     """Bits as a tensor, or a list of tensors; quantized values as their integers."""
-    torch = _imported("torch")
+    torch = need("torch", "to_torch()")
     row = dtype_named(dtype)
     name = row.bits if row.kind == "quantized" else dtype
     torch_dtype = getattr(torch, name, None)
@@ -49,7 +50,7 @@ def to_torch(raw: Array | list[Array], dtype: str) -> Any:
 
 def _tensor(bits: Array, dtype: Any) -> Any:
     """A tensor with these bits, copied as bytes: not every torch knows every dtype of NumPy."""
-    torch = _imported("torch")
+    torch = need("torch", "to_torch()")
     tensor = torch.empty(bits.shape, dtype=dtype)
     if bits.size:
         values = torch.from_numpy(np.frombuffer(bytearray(bits.tobytes()), np.uint8))
@@ -57,11 +58,15 @@ def _tensor(bits: Array, dtype: Any) -> Any:
     return tensor
 
 
-def _imported(package: str) -> Any:
+def need(module: str, verb: str, *, extra: str = "") -> Any:
+    """A module of a package that a verb needs; an error that names the extra of insitu that installs it."""
     try:
-        return import_module(package)
+        return import_module(module)
     except ImportError:
-        raise MissingError(f"to_{package}() needs {package}: pip install {package}") from None
+        package = module.partition(".")[0]
+        name = extra or EXTRAS.get(package, "")
+        install = f"'insitu[{name}]'" if name else package
+        raise MissingError(f"{verb} needs {package}: pip install {install}") from None
 
 
 def packed(values: list[Any]) -> Any:

@@ -110,7 +110,7 @@ class RunVariables:
 
     def _of_statistics(self, name: str) -> VariableCurves:
         every = {statistic: self._run[path].latest() for statistic, path in self._statistics[name].items()}
-        rows = _common_rows(list(every.values()))
+        rows = common_rows(list(every.values()))
         found = {statistic: statistic_of(series) for statistic, series in every.items()}
         columns = {statistic: found[statistic].numbers[rows[place]] for place, statistic in enumerate(every)}
         first, here = next(iter(every.values())), rows[0]
@@ -135,7 +135,7 @@ def _count_text(counts: Array) -> str:
     return f"{known[0]:,} … {known[-1]:,} elements"
 
 
-def _common_rows(every: list[Series]) -> list[Array]:
+def common_rows(every: list[Series]) -> list[Array]:
     """The rows of each series that all of them have; mostly all rows, because statistics are written together."""
     keys = [np.stack([series.steps, series.ranks, series.attempts, series.calls], axis=1) for series in every]
     if all(np.array_equal(keys[0], other) for other in keys[1:]):

@@ -13,6 +13,7 @@ from insitu.store.journal.journal_reader import read_shard
 from insitu.store.journal.parts import JournalPlace
 from insitu.store.journal.run_shards import facts_of_rank, joined_facts, unique_names
 from insitu.store.run.run_file_reader import RunFileReader
+from insitu.store.run.run_home import RunHome
 from insitu.store.run.run_journals import ShardIndex
 from insitu.store.run.series import SeriesColumns, VariableSource
 from insitu.store.run.source_choice import choose_sources
@@ -27,7 +28,7 @@ class JoinedRun:
 
     def __init__(self, file: RunFileReader, parts: Path, places: Sequence[JournalPlace]) -> None:
         self._file = file
-        self.path = file.path
+        self.path, self.origin = file.path, file.origin
         shards = [read_shard(place) for place in places]
         ShardIndex(shards)  # adds the damage to the troubles of the shards
         choice = choose_sources(shards, file.shards, parts)
@@ -88,6 +89,7 @@ class JoinedVariable:
     """A variable with rows in a file and rows in journals; the slots of the parts follow each other."""
 
     def __init__(self, name: str, parts: list[Part]) -> None:
+        self.home: RunHome | None = None
         self.name, self._parts = name, parts
         first = parts[0][0]
         self.path, self.type = first.path, first.type
@@ -113,6 +115,10 @@ class JoinedVariable:
     def shapes(self, slots: Array) -> list[tuple[int, ...]]:
         """The shapes of stored values."""
         return [shape for variable, own in self._split(slots) for shape in variable.shapes(own)]
+
+    def digests(self, slots: Array) -> Array:
+        """The digests of stored values."""
+        return np.concatenate([variable.digests(own) for variable, own in self._split(slots)])
 
     def pieces(self, slots: Array) -> Iterator[Any]:
         """The bytes of stored values, which are checked."""

@@ -27,6 +27,7 @@ from insitu.store.run.curves import RunVariables
 from insitu.store.run.existing_file import is_same_run
 from insitu.store.run.joined_run import JoinedRun
 from insitu.store.run.run_file_reader import RunFileReader
+from insitu.store.run.run_home import RunHome
 from insitu.store.run.run_journals import RunJournals
 from insitu.store.run.series import Series, VariableSource
 from insitu.store.run.source_choice import not_in_file
@@ -40,6 +41,7 @@ class RunSource(Protocol):
     """A file or journals."""
 
     path: Path
+    origin: str  # what `insitu.load` takes
     run_id: str
     running: bool
     about: dict[str, Any]
@@ -92,13 +94,16 @@ class Run:
         self._closed = False
         self._missing = missing_of(source.shards) + source.excluded
         self._series = {recorded.name: recorded for recorded in source.variables}
+        home = RunHome(source.origin, source.run_id)
+        for recorded in source.variables:
+            recorded.home = home
         self._names_with_dtype = [name for name in self._series if "@" in name]
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Run:
         """The run in a file, or the newest in a folder of journals, and nothing else; `insitu.load` joins the two."""
         found = Path(path)
-        return cls(RunJournals(found) if found.is_dir() else RunFileReader(found))
+        return cls(RunJournals.in_folder(found) if found.is_dir() else RunFileReader(found))
 
     @property
     def path(self) -> Path:
@@ -198,6 +203,37 @@ class Run:
         chosen = variables.names if names is None else names
         return replace(condition_of(self), variables=tuple(variables.summary(name, points) for name in chosen))
 
+    def to_xarray(self, only: str | Sequence[str] | None = None) -> Any:
+        """The variables as a lazy xarray Dataset with the dimensions step and rank; needs `insitu[xarray]`.
+
+        `only` are path patterns. A variable that is not a number or a tensor of one shape is left out; the attribute
+        `left_out` names it.
+        """
+        from insitu.store.run.labelled_data import run_to_xarray
+
+        return run_to_xarray(self, self._matching(only))
+
+    def to_parquet(
+        self, path: str | os.PathLike[str], *, only: str | Sequence[str] | None = None, overwrite: bool = False
+    ) -> int:
+        """Write the statistics of each value to a Parquet file; needs `insitu[parquet]`. Returns the number of rows.
+
+        `path` may be an address. `only` are path patterns. Tensors whose values were recorded are read and reduced.
+        """
+        from insitu.store.run.parquet_export import to_parquet
+
+        return to_parquet(self, path, self._matching(only), overwrite=overwrite)
+
+    def _matching(self, only: str | Sequence[str] | None) -> list[str]:
+        """The paths that one of the patterns matches; an error if one of them matches none."""
+        if only is None:
+            return self.paths
+        patterns = [only] if isinstance(only, str) else list(only)
+        for pattern in patterns:
+            if not any(map(Pattern.of(pattern).match, self._series)):
+                raise NotRecordedError(f"only={pattern!r} matches nothing in {self.path.name!r}{self._near(pattern)}")
+        return [path for path in self._series if any(Pattern.of(pattern).match(path) for pattern in patterns)]
+
     def close(self) -> None:
         """Close the files."""
         self._closed = True
@@ -271,7 +307,7 @@ def joined_run(source: Path, parts: Path, run_id: str | None = None) -> Run:
     file = _file_of(source, run_id)
     if file is None:
         try:
-            return Run(RunJournals(parts, None if run_id is None else run_to_merge(parts, [run_id], None)))
+            return Run(RunJournals.in_folder(parts, None if run_id is None else run_to_merge(parts, [run_id], None)))
         except StoreError:
             file = _file_of(source, run_id)  # they may have been merged just now
             if file is None:

@@ -33,7 +33,9 @@ from insitu.store.journal.journal_reader import Shard
 from insitu.store.journal.parts import RUN_ID
 from insitu.store.journal.shard_facts import ShardFacts
 from insitu.store.json_reader import plain_value
+from insitu.store.run.bounded_cache import BoundedCache
 from insitu.store.run.journal_survey import WIDEST_TEXT
+from insitu.store.run.run_home import RunHome
 from insitu.store.run.series import SeriesColumns
 from insitu.store.stored_type import JSON, Array, StoredType, checked_shape, stored_type
 from insitu.trace.run import RunEvent
@@ -41,6 +43,7 @@ from insitu.trace.run import RunEvent
 _BLOCK = 2**24
 _MOST_ABOUT = 2**28
 _MOST_VARIABLES = 2**20
+_MOST_COLUMNS = 2**26  # bytes of columns that are kept
 _INT, _LONG, _TIME = np.dtype("<i4"), np.dtype("<i8"), np.dtype("<f8")
 _TYPES: dict[str, np.dtype[Any]] = {
     "step": _LONG,
@@ -59,10 +62,12 @@ class RunFileReader:
     """The file of a run; values are read when they are asked for."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.origin = path, str(path)
         self.size = os.stat(path).st_size if path.is_file() else 0
         self.file = open_file(path)
         self.running = False
+        self.columns = BoundedCache[SeriesColumns](_MOST_COLUMNS)
+        self.digests = BoundedCache[Array](_MOST_COLUMNS)  # arrays of bytes
         try:
             with reading("it is damaged, or another program wrote it"):
                 self._read()
@@ -163,6 +168,7 @@ class FileVariable:
     """A variable in the file of a run. A slot is the number of one of its stored values."""
 
     def __init__(self, run: RunFileReader, description: dict[str, Any]) -> None:
+        self.home: RunHome | None = None
         self._run = run
         self.name, self.path = str(description["name"]), str(description["path"])
         self.type: StoredType = stored_type(description["dtype"])
@@ -186,15 +192,14 @@ class FileVariable:
 
     def columns(self) -> SeriesColumns:
         """When and where the variable was seen."""
-        return self._columns
+        return self._run.columns.get(self.name, self._read_columns)
 
     @cached_property
     def _group(self) -> Any:
         with self._reading():
             return child(child(self._run.file, "vars", h5py.Group), escaped(self.name), h5py.Group)
 
-    @cached_property
-    def _columns(self) -> SeriesColumns:
+    def _read_columns(self) -> SeriesColumns:
         shape = (self.rows,)
         steps, ranks, calls, times = (self._column(name, shape) for name in ("step", "rank", "call", "time"))
         has_attempts = "attempt" in self._checksums
@@ -212,17 +217,19 @@ class FileVariable:
             raise StoreError(f"{self.name!r} refers to values that are not there")
         return index
 
-    @cached_property
-    def _digests(self) -> bytes:
+    @property
+    def _digests(self) -> Array:
         """The digests of all stored values, 16 bytes each."""
-        return self._column("digest", (self._stored, 16)).tobytes()
+        return self._run.digests.get(self.name, lambda: self._column("digest", (self._stored, 16)).reshape(-1))
 
     @cached_property
-    def _offsets(self) -> list[int]:
+    def _offsets(self) -> Sequence[int]:
         """Where each stored value begins in `values`, in bytes, and where the last one ends."""
         if self.form != "ragged":
             size = self._width if self.form == "text" else self.type.itemsize * prod(self.shape or ())
-            return [number * size for number in range(self._stored + 1)]
+            if size:
+                return range(0, (self._stored + 1) * size, size)
+            return [0] * (self._stored + 1)
         offset = self._column("offset", (self._stored + 1,))
         if offset[0] != 0 or (np.diff(offset) < 0).any() or offset[-1] > self._run.size * 2**15:
             raise StoreError(f"{self.name!r} has values that begin before others end")
@@ -243,6 +250,10 @@ class FileVariable:
         if self.shape is not None:
             return [self.shape] * len(slots)
         return [self._shapes[slot] for slot in slots.tolist()]
+
+    def digests(self, slots: Array) -> Array:
+        """The digests of stored values."""
+        return self._digests.view("V16")[slots]
 
     def sizes(self, slots: Array) -> Array:
         """The bytes of stored values, with the padding of texts."""
@@ -277,7 +288,7 @@ class FileVariable:
     def _check(self, pieces: Sequence[Any], start: int) -> None:
         """Raise if a value does not have its digest."""
         digests = self._digests[16 * start : 16 * (start + len(pieces))]
-        if b"".join(map(xxh3_128_digest, pieces)) != digests:
+        if b"".join(map(xxh3_128_digest, pieces)) != digests.tobytes():
             raise StoreError(f"{str(self._run.path)!r} is damaged: a value of {self.name!r} has changed")
 
     def _neighbours(self, slots: Array) -> Iterator[tuple[int, int]]:

@@ -35,6 +35,7 @@ from insitu.store.journal.journal_state import state_of
 from insitu.store.journal.journal_writer import JournalWriter
 from insitu.store.journal.journaled_runs import runs_in
 from insitu.store.journal.parts import JournalPlace, place_of, places
+from insitu.store.journal.segment_limits import KEPT, SegmentLimits
 from insitu.store.journal.shard_facts import started_of
 
 CONNECTING = 5.0  # seconds in which the store must answer
@@ -52,6 +53,7 @@ def open_journal(
     ranks: int,
     overwrite: bool,
     resume: bool,
+    limits: SegmentLimits = KEPT,
 ) -> tuple[JournalWriter, Start]:
     """Open the journal of this process, in the run and the attempt that it belongs to."""
     process = _RankStart(parts, target, rank, ranks, overwrite, resume)
@@ -60,7 +62,9 @@ def open_journal(
     for attempt in range(start.attempt, _MOST_ATTEMPTS):
         place = place_of(parts, rank, start.run, attempt)
         if not place.path.exists():
-            journal = JournalWriter(parts, rank, about, run=start.run, attempt=attempt)
+            journal = JournalWriter(
+                parts, rank, about, run=start.run, attempt=attempt, roll=limits.size, roll_steps=limits.steps
+            )
             _recordings[target.name] = _recordings.get(target.name, 0) + 1
             return journal, Start(start.run, attempt)
         _check_over(place)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import islice
+from itertools import islice, pairwise
 from math import prod
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from insitu.store.json_reader import plain_values
 from insitu.store.run import conversion
 from insitu.store.run.conversion import packed
 from insitu.store.stored_type import JSON, Array, StoredType
+
+if TYPE_CHECKING:
+    from insitu.store.run.run_home import RunHome
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,11 @@ class SeriesColumns:
         """Some of the rows, in this order."""
         return SeriesColumns(*(getattr(self, field.name)[rows] for field in fields(self)))
 
+    @property
+    def size(self) -> int:
+        """The bytes of memory that the columns take."""
+        return sum(getattr(self, field.name).nbytes for field in fields(self))
+
     def in_order(self) -> SeriesColumns:
         """The same rows ordered by step, then by rank and attempt."""
         return self.part(np.lexsort((self.attempts, self.ranks, self.steps)))
@@ -46,6 +54,7 @@ class VariableSource(Protocol):
     type: StoredType
     shape: tuple[int, ...] | None
     facts: dict[str, Any]
+    home: RunHome | None
 
     def columns(self) -> SeriesColumns:
         """When and where the variable was seen."""
@@ -53,6 +62,10 @@ class VariableSource(Protocol):
 
     def shapes(self, slots: Array) -> list[tuple[int, ...]]:
         """The shapes of stored values."""
+        ...
+
+    def digests(self, slots: Array) -> Array:
+        """The digests of stored values: equal digests are equal bytes."""
         ...
 
     def pieces(self, slots: Array) -> Iterator[Any]:
@@ -144,6 +157,12 @@ class Series:
             return [()] * len(self)
         found = [variable.shapes(variable.columns().index[rows]) for variable, rows in self._parts]
         return [shape for shapes in found for shape in shapes]
+
+    @property
+    def digests(self) -> Array:
+        """The checksum of each value: values of one type and shape with equal checksums are equal."""
+        found = [variable.digests(variable.columns().index[rows]) for variable, rows in self._parts]
+        return np.concatenate(found)
 
     @cached_property
     def values(self) -> Any:
@@ -255,6 +274,13 @@ class Series:
         chosen = zip(self._parts, np.split(np.asarray(wanted, bool), ends), strict=True)
         return Series([(variable, rows[here]) for (variable, rows), here in chosen])
 
+    def take(self, rows: Array) -> Series:
+        """The values with these numbers, in rising order."""
+        ends = np.cumsum([0, *(len(own) for _, own in self._parts)])
+        bounds = np.searchsorted(rows, ends)
+        chosen = zip(self._parts, ends.tolist(), pairwise(bounds.tolist()), strict=False)
+        return Series([(variable, own[rows[first:last] - begin]) for (variable, own), begin, (first, last) in chosen])
+
     def __getitem__(self, steps: slice | int) -> Any:
         if isinstance(steps, slice) and all(map(_is_bound, (steps.start, steps.stop, steps.step))):
             return self._slice(steps)
@@ -288,6 +314,21 @@ class Series:
     def to_pandas(self) -> Any:
         """A DataFrame with the columns step, rank, attempt, call, time and value; needs pandas."""
         return conversion.to_pandas(self)
+
+    def to_dask(self) -> Any:
+        """The values as a lazy Dask array (N, *shape), in the order of `steps` and `ranks`; needs `insitu[dask]`."""
+        from insitu.store.run.lazy_array import to_dask
+
+        return to_dask(self)
+
+    def to_xarray(self) -> Any:
+        """The values as a lazy DataArray with the dimensions step and rank; needs `insitu[xarray]`.
+
+        Each step is as the last attempt recorded it. A step that a rank lacks is NaN there.
+        """
+        from insitu.store.run.labelled_data import series_to_xarray
+
+        return series_to_xarray(self)
 
     def to_torch(self) -> Any:
         """The values as a tensor, or a list of tensors where the shapes differ; needs torch."""

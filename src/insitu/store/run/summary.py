@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from insitu.store.run.run import Run
     from insitu.store.run.series import Series
 
-MOST_READ = 2**32  # bytes that are read to show a run; beyond that, its variables are sampled
+MOST_READ = 2**28  # bytes that are read to show a run; beyond that, its variables are sampled
 _NOTHING: Array = np.empty(0)
 
 
@@ -189,9 +189,10 @@ def _per_step(steps: Array, column: Array) -> LatestValues:
 
 
 def _norms(latest: LatestValues) -> LatestValues:
-    """The l2 norm of each value."""
+    """The l2 norm of each value; without BLAS, whose threads wait for each other on a busy machine."""
     finite = [value[np.isfinite(value)].astype(np.float64) for value in latest.values]
-    return LatestValues(latest.steps, [np.array([np.linalg.norm(value)]) for value in finite])
+    with np.errstate(over="ignore"):
+        return LatestValues(latest.steps, [np.sqrt(np.square(value).sum(keepdims=True)) for value in finite])
 
 
 def _mean_of(values: Array) -> float | None:
