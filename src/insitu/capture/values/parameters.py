@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from insitu.capture.changes import tensor_print
+from insitu.capture.deferral import PendingContent
 from insitu.capture.tensor_memory import is_plain_class, local_part
 from insitu.capture.values.copies import is_dense
 from insitu.capture.values.intake import Keep
@@ -49,13 +50,36 @@ class ParameterValues:
         """Take these; a value that is in the step already is left out."""
         recorder = self._recorder
         contents = recorder.now.contents
-        for target, value in self._values(targets):
-            keep = recorder.keep_of(target.path)
-            if target.path in contents and self._is_written(target.path, value, keep):
+        found = list(self._values(targets))
+        pending = self._pending_contents(found)
+        for target, value in found:
+            keep, path = recorder.keep_of(target.path), target.path
+            if path in pending:
+                content, is_written = pending[path], self._is_unchanged(path, pending[path])
+            else:
+                content, is_written = None, path in contents and self._is_written(path, value, keep)
+            if is_written:
                 continue
-            content = tensor_print(value) if keep is not None and recorder.sink.is_early else None
-            recorder.settle(target.path, value, 0)
-            contents[target.path] = content
+            if content is None and keep is not None and recorder.sink.is_early:
+                content = tensor_print(value)
+            recorder.settle(path, value, 0)
+            contents[path] = content
+
+    def _pending_contents(self, found: list[tuple[TensorTarget, Any]]) -> dict[str, PendingContent]:
+        """The fingerprints of the parameters on accelerators, by path: all are taken before one is compared."""
+        deferral = self._recorder.deferral
+        if deferral is None or not self._recorder.sink.is_early:
+            return {}
+        parts = {target.path: local_part(value) for target, value in found if isinstance(value, Tensor)}
+        prints = {path: deferral.content(part) for path, part in parts.items() if deferral.applies_to(part)}
+        return {path: content for path, content in prints.items() if content is not None}
+
+    def _is_unchanged(self, path: str, content: PendingContent) -> bool:
+        """Whether a parameter on an accelerator has the values that were written for it in this step."""
+        now = self._recorder.now
+        if (path, 0) in now.settled or path not in now.contents:
+            return False
+        return content.is_same(now.contents[path])
 
     def _values(self, targets: Iterable[TensorTarget]) -> Iterator[tuple[TensorTarget, Any]]:
         for target in targets:
