@@ -84,6 +84,11 @@ class PendingTensor:
         copy = self.shipment.receive()
         return run_isolated(lambda: self.finish(copy))
 
+    def peek(self) -> Any:
+        """The same without waiting for a device that may have failed."""
+        copy = self.shipment.peek()
+        return run_isolated(lambda: self.finish(copy))
+
 
 @dataclass(frozen=True, slots=True)
 class PendingContent:

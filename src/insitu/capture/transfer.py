@@ -15,6 +15,7 @@ from torch import Tensor
 
 from insitu.capture.isolation import run_isolated
 
+FEW = 16  # elements of a copy that reads as zeros until it arrives
 CONTIGUOUS = torch.contiguous_format
 
 
@@ -25,6 +26,9 @@ class Shipment(Protocol):
 
     def receive(self) -> Tensor:
         """The copy, in the memory of this process; waits for it if it has not arrived."""
+
+    def peek(self) -> Tensor:
+        """The copy as it is now, of a device that may have failed: zeros where a small one has not arrived."""
 
 
 class Transfer(Protocol):
@@ -43,6 +47,8 @@ class ArrivedShipment:
     def receive(self) -> Tensor:
         """The copy."""
         return self._copy
+
+    peek = receive
 
 
 class TransferByClone:
@@ -67,6 +73,10 @@ class StreamShipment:
             self._clone = None
         return self._copy
 
+    def peek(self) -> Tensor:
+        """The copy as it is now."""
+        return self._copy
+
 
 class TransferByStream:
     """Copies tensors of an accelerator into pinned memory, on a stream of its own."""
@@ -89,6 +99,8 @@ class TransferByStream:
     def _send(self, tensor: Tensor) -> StreamShipment:
         clone = dense_clone(tensor)
         copy = torch.empty(clone.shape, dtype=clone.dtype, device="cpu", pin_memory=self._is_pinned)
+        if copy.numel() <= FEW:
+            copy.zero_()
         self._stream.wait_stream(self._runtime.current_stream(self._device))
         with self._runtime.stream(self._stream):
             copy.copy_(clone, non_blocking=True)

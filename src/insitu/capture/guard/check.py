@@ -24,6 +24,7 @@ from insitu.capture.guard.finite_marks import FiniteMarks
 from insitu.capture.guard.forward import incoming_finding, opaque_finding, report_waiting, waiting_behind
 from insitu.capture.guard.handlers import CONTAINERS, ChosenStrategy, make_after, make_before
 from insitu.capture.guard.hooks import Hooks
+from insitu.capture.guard.index_range import late_index_finding
 from insitu.capture.guard.nodes import Nodes
 from insitu.capture.guard.pause import Pause
 from insitu.capture.guard.risk import can_produce
@@ -273,15 +274,27 @@ class ProbeChecks:
     def late_findings(self, *, is_last: bool) -> list[Finding]:
         """The findings of the tensors whose numbers wait on their device; at the end of the block (`is_last`), -inf
         that nobody has used counts."""
+        found: list[Finding] = []
         if self.marks is None:
-            return []
+            return found
         try:
             with DisableTorchFunction():
-                marks = self.marks.take()
-                return step_findings(self, marks, is_last=is_last) if marks is not None else []
+                found += self._index_findings(self.marks)
+                found += self._step_findings(self.marks, is_last=is_last)
         except Exception as error:
             self.probe.trouble("looking at the marks of a step", error)
+        return found
+
+    def _step_findings(self, marks: FiniteMarks, *, is_last: bool) -> list[Finding]:
+        found = marks.take()
+        if found is None:
             return []
+        return step_findings(self, found, is_last=is_last)
+
+    def _index_findings(self, marks: FiniteMarks) -> list[Finding]:
+        """The findings of indices out of range; a device that has failed because of them cannot be read any more."""
+        found = [late_index_finding(self, each) for each in marks.take_ranges()]
+        return [finding for finding in found if finding is not None]
 
     def look_at_opaque(self, at: int, *, is_ours: bool) -> None:
         """A module, or a compiled region, has ended: check the outputs that no function returned which was seen.

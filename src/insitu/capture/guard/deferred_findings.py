@@ -25,6 +25,7 @@ from insitu.capture.value_decoder import sizes
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.findings import (
     Finding,
+    FindingKind,
     NonFinite,
     NonFiniteGradient,
     NonFiniteInput,
@@ -222,7 +223,7 @@ class DeferredStep:
         }
         if origin is GradientOrigin.UNCHECKED:
             return UncheckedGradient(**facts)
-        kind = "nan" if outgoing.nan else "inf"
+        kind: FindingKind = "nan" if outgoing.nan else "inf"
         is_finite = incoming.is_finite
         return NonFiniteGradient(kind=kind, has_finite_inputs=is_finite, has_infinite_gradient=not is_finite, **facts)
 

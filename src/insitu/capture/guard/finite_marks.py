@@ -16,9 +16,11 @@ import torch
 from torch import Tensor
 
 from insitu.capture.calls import FunctionCallee
+from insitu.capture.containers import tensors_in
 from insitu.capture.deferral import Deferral
 from insitu.capture.explain.reading import values
 from insitu.capture.finite import floats, is_readable
+from insitu.capture.guard.index_range import PendingRange, pending_range
 from insitu.capture.guard.places import Place
 from insitu.capture.guard.risk import can_produce
 from insitu.capture.isolation import run_isolated
@@ -126,6 +128,7 @@ class FiniteMarks:
         self._given: dict[int, Value] = {}
         self._gradients: list[GradientMarks] = []
         self._updates: list[UpdateMarks] = []
+        self._ranges: list[PendingRange] = []
         self._incoming: dict[int, tuple[FiniteMark, ...]] = {}  # of calls with several nodes
         self._known: dict[int, tuple[Value, Extremes]] = {}
         self._held: list[Value] = []
@@ -151,6 +154,24 @@ class FiniteMarks:
         is_scaled = self._check.checks.is_scaling  # a loss that is scaled too far is not a mistake
         if can_produce(callee) and not is_scaled:
             self.see_result(at)
+
+    def see_indices(self, callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> bool:
+        """A function is about to take indices: whether their range is on its way, or will be read at once."""
+        tensors = tensors_in((args, kwargs))
+        if not self.apply_to_one(tensors):
+            return False
+        try:
+            pending = pending_range(self._deferral, callee.name, at, args, kwargs)
+            if pending is not None:
+                self._ranges.append(pending)
+        except Exception as error:
+            self._check.probe.trouble("looking at indices", error)
+        return True
+
+    def take_ranges(self) -> list[PendingRange]:
+        """The ranges of indices since the last time."""
+        ranges, self._ranges = self._ranges, []
+        return ranges
 
     def see_result(self, at: int) -> None:
         """Mark what a call has produced."""

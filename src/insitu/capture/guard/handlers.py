@@ -93,7 +93,8 @@ def make_before(check: ProbeChecks) -> Before:
 
     def before(callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> Finiteness:
         if callee.takes_indices:
-            check.tell(index_finding, check, callee, at, args, kwargs or {})
+            if check.marks is None or not check.marks.see_indices(callee, at, args, kwargs or {}):
+                check.tell(index_finding, check, callee, at, args, kwargs or {})
             return FINITE
         try:
             with DisableTorchFunction():

@@ -147,4 +147,4 @@ def norms_of(tensors: list[Tensor]) -> list[float]:
     is_alike = all(norm.dtype is norms[0].dtype and norm.device == norms[0].device for norm in norms)
     if not is_alike:
         norms = [norm.to("cpu", torch.float64) for norm in norms]
-    return torch.stack(list(norms)).tolist()  # type: ignore[no-any-return]
+    return torch.stack(list(norms)).tolist()

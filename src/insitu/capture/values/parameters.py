@@ -54,11 +54,8 @@ class ParameterValues:
         pending = self._pending_contents(found)
         for target, value in found:
             keep, path = recorder.keep_of(target.path), target.path
-            if path in pending:
-                content, is_written = pending[path], self._is_unchanged(path, pending[path])
-            else:
-                content, is_written = None, path in contents and self._is_written(path, value, keep)
-            if is_written:
+            content: Any = pending.get(path)
+            if path in contents and self._is_written(path, value, keep, content):
                 continue
             if content is None and keep is not None and recorder.sink.is_early:
                 content = tensor_print(value)
@@ -74,13 +71,6 @@ class ParameterValues:
         prints = {path: deferral.content(part) for path, part in parts.items() if deferral.applies_to(part)}
         return {path: content for path, content in prints.items() if content is not None}
 
-    def _is_unchanged(self, path: str, content: PendingContent) -> bool:
-        """Whether a parameter on an accelerator has the values that were written for it in this step."""
-        now = self._recorder.now
-        if (path, 0) in now.settled or path not in now.contents:
-            return False
-        return content.is_same(now.contents[path])
-
     def _values(self, targets: Iterable[TensorTarget]) -> Iterator[tuple[TensorTarget, Any]]:
         for target in targets:
             value: Any = getattr(target.module, target.name, MISSING)
@@ -89,12 +79,15 @@ class ParameterValues:
             else:
                 yield target, value
 
-    def _is_written(self, path: str, value: Any, keep: Keep | None) -> bool:
-        """Whether a parameter has the values that were written for it in this step."""
+    def _is_written(self, path: str, value: Any, keep: Keep | None, content: PendingContent | None) -> bool:
+        """Whether a parameter has the values that were written for it in this step; `content` is its fingerprint, if it
+        is on an accelerator."""
         now = self._recorder.now
         tensor = value if type(value) is nn.Parameter else local_part(value)
         if (path, 0) in now.settled or not isinstance(tensor, Tensor) or not is_plain_class(tensor):
             return False
+        if content is not None:
+            return content.is_same(now.contents[path])
         if keep is not None:
             return bool(tensor_print(value) == now.contents[path])
         return is_dense(tensor) and self._recorder.sink.holds(path, tensor.detach())
