@@ -166,7 +166,7 @@ class Deferral:
         if not is_readable():
             return None
         try:
-            values = flat_floats(tensor)
+            values = flat_floats(tensor).resolve_neg()
         except NotImplementedError:  # types of less than a byte
             return None
         count = values.numel()

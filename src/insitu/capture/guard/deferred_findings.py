@@ -8,7 +8,7 @@ is still there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -31,6 +31,7 @@ from insitu.trace.findings import (
     NonFiniteInput,
     NonFiniteResult,
     NonFiniteUpdate,
+    Reach,
     TensorOperand,
     UncheckedGradient,
 )
@@ -70,27 +71,31 @@ class DeferredStep:
 
     def findings(self, *, is_last: bool) -> list[Finding]:
         """The finding of a forward call whose NaN or Inf has reached what matters or, without one, of a gradient."""
-        reached = self._reached(is_last=is_last)
-        wrong = [self._finding(id) for id in self._origins_behind(reached) if self._is_news(id)] if reached else []
+        arrival = next(iter(self._arrivals(is_last=is_last)), None)
+        origins = self._origins_behind(arrival.facts) if arrival is not None else []
+        wrong = [self._finding(id, arrival) for id in origins if self._is_news(id)]
         findings: list[Finding] = [*wrong] or list(self._gradient_findings())
         self._settle_facts()
         return findings
 
-    def _reached(self, *, is_last: bool) -> list[TensorFacts]:
-        """The tensors that are not finite where it matters: losses, results of models, what leaves torch as a number,
-        and at the end of the block (`is_last`) what no call has used."""
-        reached = [facts for call in self._calls.values() for facts in bad_where_it_matters(call)]
-        if reached or not is_last:
-            return reached
+    def _arrivals(self, *, is_last: bool) -> Iterator[Arrival]:
+        """Where NaN or Inf has come that matters: losses, results of models, what leaves torch as a number, and at the
+        end of the block (`is_last`) what no call has used."""
+        for call in self._calls.values():
+            yield from arrivals_at(call)
+        if not is_last:
+            return
         used = {id(facts) for call in self._calls.values() for facts in call.inputs}
-        made = (facts for call in self._calls.values() for facts in call.outputs)
-        return [facts for facts in made if is_nonfinite(facts) and id(facts) not in used]
+        for call in self._calls.values():
+            for facts in filter(is_nonfinite, call.outputs):
+                if id(facts) not in used:
+                    yield Arrival(facts, "unused")
 
-    def _origins_behind(self, reached: list[TensorFacts]) -> list[int]:
-        """The call where the NaN or Inf in some tensors began: the first of the origins behind them."""
+    def _origins_behind(self, facts: TensorFacts) -> list[int]:
+        """The call where the NaN or Inf in a tensor began: the first of the origins behind it."""
         origins, found = set(self._search.origins), self._search.result()
         behind: set[int] = set()
-        waiting, seen = list(reached), set[int]()
+        waiting, seen = [facts], set[int]()
         while waiting:
             producer = waiting.pop().producer
             call = self._calls.get(producer) if producer is not None else None
@@ -141,10 +146,13 @@ class DeferredStep:
         call = self._calls.get(id)
         return call is not None and not self._check.is_allowed(self._reading, id)
 
-    def _finding(self, id: int) -> NonFinite:
-        """The finding of the call where a NaN or Inf began."""
+    def _finding(self, id: int, arrival: Arrival | None = None) -> NonFinite:
+        """The finding of the call where a NaN or Inf began, and of where it has come that matters."""
         call = self._calls[id]
         finding = nonfinite_finding(call, self._calls)
+        if isinstance(finding, NonFiniteResult) and arrival is not None:
+            is_metric = arrival.reach in ("number", "unused") and self._check.checks.has_trained
+            finding = replace(finding, reach=arrival.reach, consumer=arrival.call, is_metric=is_metric)
         if isinstance(finding, NonFiniteInput):
             self._check.checks.has_incoming = True
         else:
@@ -244,15 +252,25 @@ def is_nonfinite(facts: TensorFacts) -> bool:
     return facts.stats is not None and bool(facts.stats.nan or facts.stats.inf)
 
 
-def bad_where_it_matters(call: Call) -> list[TensorFacts]:
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A tensor that is not finite where it matters, and the call there."""
+
+    facts: TensorFacts
+    reach: Reach
+    call: Call | None = None
+
+
+def arrivals_at(call: Call) -> Iterator[Arrival]:
     """The tensors of a call that are not finite, and must be: losses, and results of models that learn or are NaN."""
     what = operation(call.kind, call.name)
-    leaves_torch = what.own in LEAVING or not literals(call.result).is_finite
-    if what.runs_backward or leaves_torch:
-        return list(filter(is_nonfinite, call.inputs))
-    if call.kind == "module" and call.parent is None:
-        return [facts for facts in filter(is_nonfinite, call.outputs) if facts.requires_grad or has_nan(facts)]
-    return []
+    if what.runs_backward:
+        yield from (Arrival(facts, "loss", call) for facts in filter(is_nonfinite, call.inputs))
+    elif what.own in LEAVING or not literals(call.result).is_finite:
+        yield from (Arrival(facts, "number", call) for facts in filter(is_nonfinite, call.inputs))
+    elif call.kind == "module" and call.parent is None:
+        bad = [facts for facts in filter(is_nonfinite, call.outputs) if facts.requires_grad or has_nan(facts)]
+        yield from (Arrival(facts, "model", call) for facts in bad)
 
 
 def has_nan(facts: TensorFacts) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import inf, isnan
+from math import inf, isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -119,6 +119,11 @@ class StepMarks:
         return any(mark.read().finiteness != FINITE for mark in (*grads, *written))
 
 
+def is_nonfinite_number(item: Any) -> bool:
+    """Whether an argument is a number that is not finite, which the program wrote down."""
+    return type(item) is float and not isfinite(item)
+
+
 class FiniteMarks:
     """The marks of one probe. `known` are those of tensors that are not finite and are still there, by value."""
 
@@ -146,14 +151,26 @@ class FiniteMarks:
 
     def see_call(self, callee: FunctionCallee, at: int) -> None:
         """A function has returned: mark what it got from outside, and what it produced."""
-        tape = self._check.probe.tape
-        for value in values(tape.inputs(at)):
+        items = self._check.probe.tape.inputs(at)
+        inputs = list(values(items))
+        for value in inputs:
             if value.producer == GIVEN and id(value) not in self._given:
                 self._given[id(value)] = value
                 self._add(value)
-        is_scaled = self._check.checks.is_scaling  # a loss that is scaled too far is not a mistake
-        if can_produce(callee) and not is_scaled:
+        if self._check.checks.is_scaling:  # a loss that is scaled too far is not a mistake
+            return
+        if not inputs or can_produce(callee) or any(map(is_nonfinite_number, items)):
             self.see_result(at)
+            if callee.in_place:
+                self._see_changed(inputs[:1], at)
+
+    def _see_changed(self, inputs: list[Value], at: int) -> None:
+        """Mark what a call has changed in place and does not return, as `x[0] = y` does."""
+        for value in inputs:
+            tensor = value()
+            now = self._check.value_of(tensor) if tensor is not None else None
+            if now is not None and now.producer == at and id(now) not in self._marks:
+                self._add(now)
 
     def see_indices(self, callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> bool:
         """A function is about to take indices: whether their range is on its way, or will be read at once."""
@@ -198,6 +215,7 @@ class FiniteMarks:
         found = floats(tensor) if is_readable() else None
         if found is None or not found.numel():
             return None
+        found = found.resolve_neg()
         low, high = torch.aminmax(found)
         cells = self._deferral.ledger(found.device).write([low, high, found.count_nonzero()])
         return FiniteMark(cells, found.numel())
