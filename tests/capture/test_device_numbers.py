@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from insitu.capture.device_numbers import Weights, statistics_row, stats_of_row
+from insitu.capture.device_numbers import FingerprintWeights, statistics_row, stats_of_row
 from insitu.capture.statistics import flat_floats, statistics
 from insitu.trace.event import Stats
 
@@ -60,7 +60,7 @@ def test_statistics_beside_nan_and_inf_differ_by_rounding_at_most() -> None:
 @pytest.mark.parametrize("count", [1, 3, 70_000, 200_000])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
 def test_a_fingerprint_shows_the_change_of_one_element(count: int, dtype: torch.dtype) -> None:
-    weights, tensor = Weights(CPU), (torch.arange(count) % 2).to(dtype)
+    weights, tensor = FingerprintWeights(CPU), (torch.arange(count) % 2).to(dtype)
     before = fingerprint(weights, tensor)
     assert fingerprint(weights, tensor.clone()) == before
     for index in {0, count // 2, count - 1}:
@@ -70,10 +70,10 @@ def test_a_fingerprint_shows_the_change_of_one_element(count: int, dtype: torch.
 
 
 def test_a_fingerprint_shows_that_elements_have_changed_places() -> None:
-    weights, tensor = Weights(CPU), torch.arange(150_000.0)
+    weights, tensor = FingerprintWeights(CPU), torch.arange(150_000.0)
     swapped = torch.cat((tensor[65_536:], tensor[:65_536]))
     assert len({fingerprint(weights, each) for each in (tensor, swapped, tensor.flip(0))}) == 3
 
 
-def fingerprint(weights: Weights, tensor: Tensor) -> tuple[float, ...]:
+def fingerprint(weights: FingerprintWeights, tensor: Tensor) -> tuple[float, ...]:
     return tuple(float(number) for number in weights.fingerprint(tensor))

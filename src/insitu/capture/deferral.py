@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from insitu.capture.contents import parts_of
-from insitu.capture.device_numbers import Weights, statistics_row, stats_of_row
+from insitu.capture.device_numbers import FingerprintWeights, statistics_row, stats_of_row
 from insitu.capture.finite import floats, is_readable
 from insitu.capture.isolation import run_isolated
 from insitu.capture.ledger import Cells, Ledger, widest
@@ -129,7 +129,7 @@ class Deferral:
         self._is_always = is_always
         self._ledgers: dict[torch.device, Ledger] = {}
         self._transfers: dict[torch.device, Transfer] = {}
-        self._weights: dict[torch.device, Weights] = {}
+        self._weights: dict[torch.device, FingerprintWeights] = {}
         self._step: object = None  # what ends a step
         self._period = 0
 
@@ -196,7 +196,7 @@ class Deferral:
     def _fingerprint(self, part: Tensor) -> list[Tensor]:
         weights = self._weights.get(part.device)
         if weights is None:
-            weights = self._weights[part.device] = Weights(part.device)
+            weights = self._weights[part.device] = FingerprintWeights(part.device)
         return weights.fingerprint(part)
 
     def number(self, number: Tensor) -> Cells:

@@ -78,7 +78,7 @@ def plain_std(mean: float, square: float, variance: float) -> float:
     return math.sqrt(max(quick, 0.0))
 
 
-class Weights:
+class FingerprintWeights:
     """The weights of the words of a tensor on one device: a fingerprint changes if two words change places."""
 
     def __init__(self, device: torch.device) -> None:

@@ -105,7 +105,7 @@ class Intake:
             elif is_dense(value):
                 step.reserve(value.nbytes)
                 self.seen.add(path)
-                put(path, self._copy(value.detach()))
+                put(path, dense_copy(value.detach()) if self._deferral is None else self._copy(value.detach()))
             else:
                 self._add_copies(step, path, value, put)
         except Exception as error:
@@ -130,11 +130,10 @@ class Intake:
 
     def _add_kept(self, step: StepValues, path: str, value: Any, keep: Keep, put: Put) -> None:
         """Take the result of a `keep` function for a tensor or array."""
-        kept = self._reduced(readable(value, keep), keep) if isinstance(value, Tensor) else keep(value)
+        given = readable(value, keep) if isinstance(value, Tensor) else value
+        kept = keep(given) if self._deferral is None else self._reduced(given, keep)
         if facts := dtensor_facts(value):
             self._sink.describe(path, facts)
-        if isinstance(kept, PendingStats):
-            kept = pending_numbers(kept)
         if type(kept) is Small:
             for name, number in kept.items():
                 put(f"{path}.{name}", number)
@@ -144,12 +143,13 @@ class Intake:
         else:
             self._add_leaves(step, path, kept, lambda leaf: None, put)
 
-    def _reduced(self, tensor: Tensor, keep: Keep) -> Any:
+    def _reduced(self, tensor: Any, keep: Keep) -> Any:
         """What `keep` makes of a tensor; the statistics of a tensor on an accelerator are pending."""
         deferral = self._deferral
         is_pending = keep is stats and deferral is not None and deferral.applies_to(tensor) and tensor.numel() > 0
         if deferral is not None and is_pending:
-            return deferral.statistics(tensor, bins=False)
+            pending = deferral.statistics(tensor, bins=False)
+            return pending_numbers(pending) if isinstance(pending, PendingStats) else pending
         return keep(tensor)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from insitu.capture.changes import tensor_print
-from insitu.capture.deferral import PendingContent
+from insitu.capture.deferral import Deferral, PendingContent
 from insitu.capture.tensor_memory import is_plain_class, local_part
 from insitu.capture.values.copies import is_dense
 from insitu.capture.values.intake import Keep
@@ -51,7 +51,7 @@ class ParameterValues:
         recorder = self._recorder
         contents = recorder.now.contents
         found = list(self._values(targets))
-        pending = self._pending_contents(found)
+        pending = self._pending_contents(found, recorder.deferral) if recorder.deferral is not None else {}
         for target, value in found:
             keep, path = recorder.keep_of(target.path), target.path
             content: Any = pending.get(path)
@@ -62,10 +62,9 @@ class ParameterValues:
             recorder.settle(path, value, 0)
             contents[path] = content
 
-    def _pending_contents(self, found: list[tuple[TensorTarget, Any]]) -> dict[str, PendingContent]:
+    def _pending_contents(self, found: list[tuple[TensorTarget, Any]], deferral: Deferral) -> dict[str, PendingContent]:
         """The fingerprints of the parameters on accelerators, by path: all are taken before one is compared."""
-        deferral = self._recorder.deferral
-        if deferral is None or not self._recorder.sink.is_early:
+        if not self._recorder.sink.is_early:
             return {}
         parts = {target.path: local_part(value) for target, value in found if isinstance(value, Tensor)}
         prints = {path: deferral.content(part) for path, part in parts.items() if deferral.applies_to(part)}

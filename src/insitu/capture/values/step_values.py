@@ -34,8 +34,11 @@ class Batch:
     rest: Iterator[Taken] = field(init=False)  # for those who take the values one by one
 
     def __post_init__(self) -> None:
-        if any(isinstance(value, PENDING) for _, _, value in self.taken):
-            self.taken = [settled(each) for each in self.taken]
+        self.rest = iter(self.taken)
+
+    def settle(self) -> None:
+        """Wait for the values that are on their way from a device; nobody has taken one yet."""
+        self.taken = [settled(each) for each in self.taken]
         self.rest = iter(self.taken)
 
 

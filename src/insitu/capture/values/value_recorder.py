@@ -77,8 +77,8 @@ class ValueRecorder:
         self.afterwards: Callable[[], None] | None = None  # to be done once nothing is being written
         self._undo = ExitStack()
         self.clock = StepClock(every, when)
-        self.writer = StepWriter(sink, trouble)
         self.deferral = new_deferral()
+        self.writer = StepWriter(sink, trouble, is_deferred=self.deferral is not None)
         self._intake = Intake(keep_of, sink, self.deferral)
         self._calls = ModelCalls(model if model is not None else nn.Module(), targets)
         self.modules = self._calls.modules
