@@ -103,20 +103,9 @@ class Ledger:
         self._buffer = larger
 
     @property
-    def has_finite(self) -> Tensor:
-        """Whether all numbers since the last copy are finite, as a tensor on the device."""
-        return self._buffer[: self._used].isfinite().all()
-
-    @property
     def is_empty(self) -> bool:
         """Whether nothing was written since the last copy."""
         return self._used == 0
-
-    def clear(self) -> None:
-        """Forget all numbers since the last copy."""
-        with self._lock:
-            self.page.close(None)
-            self.page, self._used = Page(self), 0
 
     def fetch(self) -> None:
         """Bring all numbers over that are not here yet, in one copy."""
