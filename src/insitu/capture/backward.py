@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from insitu.capture.tensors import EARLIER, GIVEN, Fresh, RichValue, Value
+from insitu.capture.tensors import EARLIER, GIVEN, DeferredValue, Fresh, RichValue, Value
 from insitu.capture.torch_internals import DisableTorchFunction, is_functorch_wrapped
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ class TensorGradients:
 
     def of_parameters(self) -> None:
         """A backward pass has ended: record the gradients that it left in the parameters."""
+        deferral = self._probe.services.deferral
+        if deferral is not None:
+            deferral.begin_period()
         for value in filter(is_leaf_value, list(self._probe.table.values())):
             with DisableTorchFunction():
                 grad = leaf_gradient(value())
@@ -64,14 +67,17 @@ class TensorGradients:
         known, ids = self._probe.table.get(id(grad)), self._probe.ids
         if known is None or known() is not grad:
             return GIVEN
-        if known.producer < 0 or ids.is_whole:
-            return known.producer
-        return EARLIER - ids(known.producer)
+        producer = known.maker if isinstance(known, DeferredValue) else known.producer
+        if producer < 0 or ids.is_whole:
+            return producer
+        return EARLIER - ids(producer)
 
 
 def is_leaf_value(value: Value) -> bool:
     """Whether a value may be that of a parameter: no recorded call has made it, and it requires a gradient."""
     needs_gradient = isinstance(value, RichValue) and bool(value.requires_grad)
+    if isinstance(value, DeferredValue):
+        return needs_gradient and value.maker == GIVEN
     return needs_gradient and value.producer == GIVEN
 
 

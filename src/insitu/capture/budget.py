@@ -15,7 +15,7 @@ from weakref import WeakSet
 from insitu.capture.explain.note import save_waiting_tapes
 from insitu.capture.segment import Segment
 from insitu.capture.tape import OUTERMOST, Seam
-from insitu.capture.tensors import EARLIER, RichValue
+from insitu.capture.tensors import EARLIER, RichValue, with_roots
 from insitu.operating_system import at_fork
 from insitu.trace.event import Event
 from insitu.trace.missing import Missing
@@ -117,7 +117,7 @@ class Budget:
         save_waiting_tapes(probe)
         probe.tracker.numbers.before_cut(begin)
         alive = {key: value for key, value in probe.table.items() if value() is not None}
-        for value in alive.values():
+        for value in with_roots(alive.values()):
             if value.producer >= begin:
                 value.producer = EARLIER - ids(value.producer)
             if isinstance(value, RichValue):

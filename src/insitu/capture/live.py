@@ -11,19 +11,21 @@ from typing import Any
 from weakref import WeakSet
 
 from insitu.capture.decode import Decoder
+from insitu.capture.deferral import Deferral
 from insitu.capture.explain.note import save_waiting_tapes
 from insitu.capture.probe import Probe, Trouble
 from insitu.capture.segment import THREAD_STRIDE, Ids
-from insitu.capture.tape import OUTERMOST, VariableEntry
+from insitu.capture.tape import OUTERMOST, MarkEntry, VariableEntry
 from insitu.capture.tape_decoder import TapeDecoder
-from insitu.capture.tensors import GIVEN, RichValue
+from insitu.capture.tensors import GIVEN, RichValue, with_roots
 from insitu.operating_system import at_fork
-from insitu.trace.event import Event, Mark
+from insitu.trace.event import Event
 
 Sink = Callable[[Event], None]
 
 # How long a tape may grow before it is cleared between outermost calls, and inside of one: that may be a training.
 CLEAR_AT, CLEAR_INSIDE = 1 << 12, 1 << 16
+MOST_WAITING = 1 << 14  # events whose numbers wait on a device
 # The ids of changes of variables, which take no room on the tape.
 CHANGES_FROM = 1 << 39
 
@@ -43,38 +45,65 @@ at_fork(after_in_child=renew_locks)
 class Live:
     """Hands on the events of one recording."""
 
-    def __init__(self, decoder: Decoder, sinks: tuple[Sink, ...], trouble: Trouble) -> None:
+    def __init__(
+        self, decoder: Decoder, sinks: tuple[Sink, ...], trouble: Trouble, deferral: Deferral | None = None
+    ) -> None:
         running.add(self)
         decoder.values.is_live = True
         self.decoder, self.sinks, self.trouble = decoder, sinks, trouble
         self._tapes: dict[int, tuple[TapeDecoder, Ids]] = {}
         self._lock = threading.RLock()
         self._changes = count()
+        self._waiting: list[Callable[[], None]] | None = None if deferral is None else []
 
     def close(self, probe: Probe, at: int) -> None:
         """The record at an offset is complete: called by the probe."""
         with self._paused(probe):
             tape, ids = self._tape(probe)
-            event = tape.event(at)
-            self._hand_on(event)
+            self._do_now_or_later(lambda: self._hand_on(tape.event(at)))
             # A mark may be made in the middle of a call.
-            if len(probe.tape) > CLEAR_AT and is_long(probe, at, ids.begin) and not isinstance(event, Mark):
+            is_mark = type(probe.tape.callee(at)) is MarkEntry
+            if len(probe.tape) > CLEAR_AT and is_long(probe, at, ids.begin) and not is_mark:
+                self._hand_on_all()
                 self._clear(probe, tape, ids)
+
+    def _do_now_or_later(self, hand_on: Callable[[], None]) -> None:
+        """Hand on an event; where numbers wait on a device, once they have come over."""
+        if self._waiting is None:
+            hand_on()
+            return
+        self._waiting.append(hand_on)
+        if len(self._waiting) > MOST_WAITING:
+            self._hand_on_all()
+
+    def _hand_on_all(self) -> None:
+        """Hand on the events that wait; whatever they need of a device comes over now."""
+        if self._waiting is None:
+            return
+        waiting, self._waiting = self._waiting, []
+        for hand_on in waiting:
+            hand_on()
+
+    def deliver(self) -> None:
+        """What waited on the devices has come over: hand on the events that waited for it."""
+        with self._lock:
+            self._hand_on_all()
 
     def open(self, probe: Probe, at: int) -> None:
         """The call of a watched function begins: for sinks that show it at once."""
         with self._paused(probe):
             sinks = [opened for sink in self.sinks if (opened := getattr(sink, "opened", None)) is not None]
             if sinks:
-                event = self._tape(probe)[0].event(at)
-                self._hand_on(event, sinks)
+                tape = self._tape(probe)[0]
+                self._do_now_or_later(lambda: self._hand_on(tape.event(at, is_open=True), sinks))
 
     def change(self, probe: Probe, entry: VariableEntry, value: Any) -> None:
         """A variable has changed."""
         with self._paused(probe):
             number = probe.tape.thread * THREAD_STRIDE + CHANGES_FROM + next(self._changes)
             tape, _ = self._tape(probe)
-            self._hand_on(tape.variable(entry, value, entry.changes or (), number, probe.parent, probe.clock()))
+            changes, parent, time = entry.changes or (), probe.parent, probe.clock()
+            self._do_now_or_later(lambda: self._hand_on(tape.variable(entry, value, changes, number, parent, time)))
 
     @contextmanager
     def _paused(self, probe: Probe) -> Iterator[None]:
@@ -119,7 +148,7 @@ class Live:
         begin = probe.tape.end_of_running()
         save_waiting_tapes(probe)
         alive = {key: value for key, value in probe.table.items() if value() is not None}
-        for value in alive.values():
+        for value in with_roots(alive.values()):
             tape.plain(value)
             if value.producer >= begin:
                 value.producer = GIVEN  # its facts know better; the offset means nothing any more

@@ -21,7 +21,7 @@ from insitu.capture.fused import question
 from insitu.capture.modes import as_anchor, skip_when_compiling
 from insitu.capture.names import ModuleCallee
 from insitu.capture.outline import outline
-from insitu.capture.tape import END, FORWARD, LEFT, RECOMPUTE, RESULT, RUNNING, START
+from insitu.capture.tape import END, FORWARD, LEFT, OUTERMOST, RECOMPUTE, RESULT, RUNNING, START
 from insitu.capture.tensors import Value, Values, guarded
 from insitu.capture.torch_internals import (
     graph_task_id,
@@ -245,7 +245,7 @@ def call_in_new_thread(module: nn.Module, args: Any, kwargs: Any) -> Any:
 def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
     """The handler of module calls. The function mode is on while it runs: facts are read with care."""
     tape, stack, close, clock = probe.tape, probe.stack, probe.close, probe.clock
-    is_lazy = probe.scope.is_lazy
+    is_lazy, deferral, check = probe.scope.is_lazy, probe.services.deferral, probe.check
     values = guarded(values)
     extend, write_arguments = tape.extend, make_argument_writer(values)
     record_tensor, record_result = make_module_result(probe, values)
@@ -280,6 +280,8 @@ def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
         else:
             is_one = type(result) is Tensor
             tape[at + RESULT] = (record_tensor if is_one else record_result)(result, at, callee.in_place)
+            if check is not None and check.marks is not None and outer[0] == OUTERMOST:  # it may raise
+                check.end_model_call(at)
             return result
         finally:
             probe.parent, probe.function, probe.taking, probe.module, probe.recomputes = outer
@@ -287,6 +289,8 @@ def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
                 close(probe, at)
             elif probe.follows:
                 extend((LEFT, at))
+            if deferral is not None and outer[0] == OUTERMOST:
+                probe.end_step(callee)
 
     return as_anchor(on_module)
 

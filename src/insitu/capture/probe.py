@@ -35,7 +35,7 @@ from insitu.capture.tape import (
     VariableEntry,
     new_record,
 )
-from insitu.capture.tensors import Keep, Table, guarded, make_values
+from insitu.capture.tensors import Content, Keep, Table, guarded, make_values
 from insitu.capture.torch_internals import HAS_DISPATCH_MODES, HAS_FUNCTION_MODES
 from insitu.capture.variables.variable_tracker import VariableTracker
 from insitu.capture.writes import Writes
@@ -43,6 +43,7 @@ from insitu.trace.event import MarkKind
 
 if TYPE_CHECKING:
     from insitu.capture.budget import Budget
+    from insitu.capture.deferral import Deferral
     from insitu.capture.guard.check import GuardChecks
 
 NEVER = (1 << 63) - 1  # the length of a tape that is not cut
@@ -65,6 +66,9 @@ class Delivery(Protocol):
 
     def cleared(self, probe: Probe) -> tuple[int, int]:
         """From where on the tape was cleared last, and how much of it so far."""
+
+    def deliver(self) -> None:
+        """What waited on the devices has come over: hand on the records that waited for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,7 @@ class Services:
     live: Delivery | None = None
     checks: GuardChecks | None = None
     budget: Budget | None = None
+    deferral: Deferral | None = None
 
 
 class Probe:
@@ -148,7 +153,7 @@ class Probe:
         self.codes = Codes()
         self.stack = make_stack(self, base)
         self.modes = ProbeModes()
-        self.values = make_values(self, scope.keep, content_of)
+        self.values = make_values(self, scope.keep, content_or_later(services.deferral))
         if self.modes.is_careful:
             self.values = guarded(self.values)
         follows_gradients = scope.keep is not None and scope.level != "python"
@@ -184,6 +189,19 @@ class Probe:
             self._python = PythonCalls(self, self.values)
             self.codes.stop_at(self._python.on_call.__code__, self._python.on_step.__code__)
         return self._python
+
+    def end_step(self, callee: ModuleCallee) -> None:
+        """An outermost call of a module has ended: that of the first one brings over what waits on the devices."""
+        deferral = self.services.deferral
+        if deferral is None or self.over or self.check is not None:
+            return
+        try:
+            if deferral.ends_step(callee):
+                deferral.fetch()
+                if self.live is not None:
+                    self.live.deliver()
+        except Exception as error:
+            self.trouble("reading what waits on a device", error)
 
     def start(self) -> None:
         """Switch the modes on from the start, if they are needed outside the modules that are recorded."""
@@ -302,6 +320,19 @@ class Probe:
         self.tape.finish(at, self.tape.start(at), None)
         if self.close is not None:
             self.close(self, at)
+
+
+def content_or_later(deferral: Deferral | None) -> Content:
+    """The function that digests what a tensor holds; the fingerprint of one whose numbers wait stays on its device."""
+    if deferral is None:
+        return content_of
+
+    def content(tensor: Any) -> Any:
+        if deferral.applies_to(tensor):
+            return deferral.content(tensor)
+        return content_of(tensor)
+
+    return content
 
 
 def make_stack(probe: Probe, base: Base) -> Stack:

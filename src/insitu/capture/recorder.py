@@ -18,6 +18,7 @@ from insitu.capture.budget import Budget, Overflow
 from insitu.capture.collectives import work_waits
 from insitu.capture.compiled import regions
 from insitu.capture.decode import Decoder
+from insitu.capture.deferral import new_deferral
 from insitu.capture.guard.check import GuardChecks
 from insitu.capture.keep import make_keep, weighed_keep
 from insitu.capture.live import Live, Sink
@@ -62,7 +63,8 @@ class Recorder:
         self.trouble = Troubles(lambda text: self._mark("trouble", text))
         self.live: Delivery | None = None
         self.names = ModuleNames(subject, self._wanted)
-        self.keep = make_keep(keep, self.trouble)
+        self.deferral = new_deferral()
+        self.keep = make_keep(keep, self.trouble, self.deferral)
         self.keeps_values = callable(keep)
         self.memory, self.archive = memory, archive
         self.budget: Budget | None = None
@@ -82,7 +84,7 @@ class Recorder:
     def start(self, frame: FrameType | None) -> None:
         """Begin to record; `frame` is the one in which the session is entered."""
         self.base, self.origin = Base(frame), perf_counter()
-        self.live = Live(self.decoder(), self.sinks, self.trouble) if self.sinks else self.checks
+        self.live = self._new_live() if self.sinks else self.checks
         if self.live is None:
             self._limit()
         self._earlier_threads = WeakSet(threading.enumerate())
@@ -103,6 +105,9 @@ class Recorder:
             probe.start()
             undo.callback(self._leave, probe, get_ident())
             self._undo = undo.pop_all()
+
+    def _new_live(self) -> Live:
+        return Live(self.decoder(), self.sinks, self.trouble, self.deferral)
 
     def _limit(self) -> None:
         """Keep what is recorded within the memory that it may take."""
@@ -127,13 +132,15 @@ class Recorder:
     def stand_by(self) -> Probe:
         """Be ready to record watched functions of this thread, in no session; there is nothing to undo."""
         self.base, self.origin = Base(None), perf_counter()
-        self.live = Live(self.decoder(), self.sinks, self.trouble)
+        self.live = self._new_live()
         return self._probe(self.base)
 
     def stop(self) -> None:
         """Undo everything, whatever happened."""
         self._undo.close()
         self._threads.clear()
+        if self.live is not None:
+            self.live.deliver()
 
     def _leave(self, probe: Probe, ident: int) -> None:
         for each in self.probes:
@@ -156,7 +163,9 @@ class Recorder:
         )
 
     def _services(self) -> Services:
-        return Services(self.names, self.trouble, live=self.live, checks=self.checks, budget=self.budget)
+        return Services(
+            self.names, self.trouble, live=self.live, checks=self.checks, budget=self.budget, deferral=self.deferral
+        )
 
     def join(self, module: nn.Module | None) -> Probe | None:
         """The probe for another thread that is about to call a module, or a watched function (None).

@@ -19,6 +19,8 @@ INTEGERS = tuple(getattr(torch, row.name) for row in DTYPES if row.is_integer an
 WIDE_INTEGERS = (torch.int64, torch.int32, torch.uint32, torch.uint64)  # float32 does not hold them exactly
 ELEMENTS = ("min", "max")  # the statistics that are elements of the tensor: those of integers are integers
 MOST_EXACT = 2**53  # of the integers that a float holds exactly
+TINY, VAST = 1e-15, 1e15  # between these, the squares of numbers neither underflow nor overflow
+CLOSE = 1e-3  # a variance that is so small a part of the mean square has lost digits
 MANY = 4096  # elements from which on another way of counting is worth it
 
 
@@ -150,12 +152,12 @@ def moments(values: Tensor, total: float | None, largest: float) -> tuple[float,
     `total` is the sum of the values, or None if it overflows.
     """
     count = values.numel()
-    if total is None or not 1e-15 < largest < 1e15:
+    if total is None or not TINY < largest < VAST:
         return scaled_moments(values, largest)
     mean = total / count
     square = torch.dot(values, values).item() / count
     variance = square - mean * mean
-    if variance < 1e-3 * square:
+    if variance < CLOSE * square:
         variance = (values.double() - mean).square().mean().item()
     return mean, math.sqrt(max(variance, 0.0))
 
@@ -171,7 +173,17 @@ def scaled_moments(values: Tensor, largest: float) -> tuple[float, float]:
 
 def histogram(values: Tensor, low: float, high: float) -> tuple[int, ...]:
     """Counts in equal bins; if all values are equal, all are in the first bin."""
-    if not low < high or not math.isfinite(high - low):
-        return (values.numel(), *[0] * (BINS - 1))
+    if not has_bins(low, high):
+        return histogram_of_equals(values.numel())
     counts = torch.histc(values, BINS, low, high)
     return tuple(map(int, counts.tolist()))
+
+
+def has_bins(low: float, high: float) -> bool:
+    """Whether the range between two numbers can be divided into bins."""
+    return low < high and math.isfinite(high - low)
+
+
+def histogram_of_equals(count: int) -> tuple[int, ...]:
+    """The histogram of so many values that are all equal."""
+    return (count, *[0] * (BINS - 1))

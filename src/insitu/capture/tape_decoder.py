@@ -24,14 +24,14 @@ from insitu.capture.tape import (
     VariableEntry,
     node_range,
 )
-from insitu.capture.tensors import ParameterValue, RichValue, Value
+from insitu.capture.tensors import DeferredValue, ParameterValue, RichValue, Value
 from insitu.trace.event import Call, Change, Event, Fields, Mark, Mode, ModuleFacts, Site, Variable, Word
 
 if TYPE_CHECKING:
     from insitu.capture.decode import Decoder
 
 SIMPLE = frozenset({int, float, bool, type(None), Word})
-VALUES = frozenset({Value, ParameterValue, RichValue})
+VALUES = frozenset({Value, ParameterValue, RichValue, DeferredValue})
 MOST_TEXT = 200
 # Where a call was made, the module that it is or that was running, the step, and whether it is inside a `torch.vmap`.
 Place = tuple[Site | None, ModuleFacts | None, int, bool]
@@ -108,8 +108,8 @@ class TapeDecoder:
             decoder.rank,
         )
 
-    def event(self, at: int) -> Event:
-        """The event of the call or mark at an offset."""
+    def event(self, at: int, *, is_open: bool = False) -> Event:
+        """The event of the call or mark at an offset; with `is_open`, as it was before the call ended."""
         decoder, thread = self.decoder, self.tape.thread
         callee, result, parent, start, end, phase, nodes, positional, keywords, frames = self.tape.record(at)
         number, began, parent_number = self.number(at), round((start - decoder.origin) * 1e9), None
@@ -144,7 +144,7 @@ class TapeDecoder:
             step,
             decoder.rank,
         )
-        if result is not RUNNING:
+        if result is not RUNNING and not is_open:
             call.duration = round((end - start) * 1e9)
             self._end(call, result)
         if kind is PythonCallee and callee.code is not None:

@@ -16,7 +16,7 @@ of each event.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -31,6 +31,7 @@ from insitu.capture.torch_internals import DisableTorchFunction, nested_sizes
 from insitu.trace.dtype import dtype_named
 
 if TYPE_CHECKING:
+    from insitu.capture.deferral import Deferral
     from insitu.capture.probe import Probe
     from insitu.capture.tape import Tape
     from insitu.capture.writes import Writes
@@ -98,6 +99,65 @@ class RichValue(Value):
     tape_length: int
 
 
+class DeferredValue(RichValue):
+    """A tensor whose fingerprint is still on its device: nobody knows yet whether it is what it was.
+
+    `earlier` is what was known of the tensor when it was met before; if the fingerprints turn out to be equal, that
+    holds. `later` is the next one. `root` finds which of them it is.
+    """
+
+    __slots__ = ("earlier", "later")
+
+    earlier: DeferredValue | None
+    later: DeferredValue | None
+
+    def root(self) -> DeferredValue:
+        """The first of the values before this one between which the tensor has not changed."""
+        value = self
+        while value.earlier is not None and is_unchanged(value, value.earlier):
+            value = value.earlier
+        return value
+
+    def last_gradient(self) -> RichValue | None:
+        """The last gradient that was recorded while the tensor had not changed."""
+        value, found = self, self.grad
+        while value.later is not None and is_unchanged(value.later, value):
+            value = value.later
+            found = value.grad or found
+        return found
+
+    @property
+    def maker(self) -> int:
+        """The call that has made the tensor, as far as it is known now; GIVEN if no recorded call has."""
+        value = self
+        while value.producer == GIVEN and value.earlier is not None:
+            value = value.earlier
+        return value.producer
+
+    def shorten(self) -> DeferredValue:
+        """Forget the values between this one and the first that is equal to it, which is returned."""
+        root = self.root()
+        root.grad = root.last_gradient()
+        root.earlier = None
+        if root is not self:
+            root.later, self.earlier = self, root
+        return root
+
+
+def with_roots(found: Iterable[Value]) -> list[Value]:
+    """Values, and the earlier ones that they turn out to be equal to."""
+    values = list(found)
+    roots = [value.shorten() for value in values if type(value) is DeferredValue]
+    return list({id(value): value for value in (*values, *roots)}.values())
+
+
+def is_unchanged(value: RichValue, earlier: RichValue) -> bool:
+    """Whether a tensor has the same bytes as before; where it cannot be read, nothing was kept of it either."""
+    if value.content is None or earlier.content is None:
+        return value.content is earlier.content and earlier.stat is None
+    return bool(value.content.is_same(earlier.content))
+
+
 Layout = tuple[Any, ...]
 Table = dict[int, Value]
 
@@ -113,9 +173,10 @@ class ValueOwner(Protocol):
     spent: float
 
 
-def make_fresh(probe: ValueOwner, keep: Keep | None, content: Content) -> Fresh:
+def make_fresh(probe: ValueOwner, keep: Keep | None, content: Content, deferral: Deferral | None = None) -> Fresh:
     """The function that gives a tensor a new value, made by the call at an offset."""
     table = probe.table
+    new_rich = RichValue if keep is None or deferral is None else new_rich_value(deferral)
     layouts: dict[Layout, Layout] = {}
     same = layouts.setdefault
 
@@ -144,7 +205,7 @@ def make_fresh(probe: ValueOwner, keep: Keep | None, content: Content) -> Fresh:
             return layout
 
     def rich(tensor: Any, producer: int) -> Value:
-        value = RichValue(tensor)
+        value = new_rich(tensor)
         value.kind, value.producer, value.tape_length = type(tensor), producer, len(probe.tape)
         value.facts = value.stat = value.grad = value.content = None
         value.layout, value.requires_grad = shared(layout_unrecorded(probe, tensor)), requires_grad_of(tensor)
@@ -160,12 +221,53 @@ def make_fresh(probe: ValueOwner, keep: Keep | None, content: Content) -> Fresh:
     return fresh
 
 
+def new_rich_value(deferral: Deferral) -> Callable[[Any], RichValue]:
+    """The function that makes an empty value for a tensor whose numbers may wait on their device."""
+
+    def new_rich(tensor: Any) -> RichValue:
+        if not deferral.applies_to(tensor):
+            return RichValue(tensor)
+        value = DeferredValue(tensor)
+        value.earlier = value.later = None
+        return value
+
+    return new_rich
+
+
+def make_meet_again(probe: Probe, deferral: Deferral) -> Renew:
+    """The function that gives a tensor a new value whenever it is met: whether it has changed is found out later.
+
+    Statistics are taken again if torch knows of a change, or if the last ones are from before the last copy from the
+    device. Otherwise a change that torch does not know of leaves a value without statistics.
+    """
+    keep, table = probe.scope.keep, probe.table
+
+    def meet_again(earlier: Any, tensor: Any, at: int | None) -> Value:
+        value = DeferredValue(tensor)
+        value.kind, value.layout, value.requires_grad = type(tensor), earlier.layout, requires_grad_of(tensor)
+        value.tape_length = len(probe.tape)
+        value.producer = probe.writes.last(tensor, earlier.tape_length) if at is None else at
+        value.facts = value.stat = value.grad = value.later = None
+        value.earlier, earlier.later = earlier, value
+        table[id(tensor)] = value
+        known = earlier.content
+        is_current = known is not None and deferral.is_current(known, tensor)
+        value.content = content_untimed(probe, deferral.content, tensor)
+        if keep is not None and not is_current:
+            value.stat = apply_keep(probe, keep, tensor)
+        return value
+
+    return meet_again
+
+
 def make_renew(probe: Probe, fresh: Fresh, content: Content) -> Renew:
     """The function that compares a value with its tensor: it returns the value if that holds, and a new one if not.
 
     It is given the call that has just returned the tensor, which has made it what it is, or None.
     """
     keeps = probe.scope.keep is not None
+    deferral = probe.services.deferral
+    meet_again = make_meet_again(probe, deferral) if keeps and deferral is not None else None
 
     def renew(value: Any, tensor: Any, at: int | None) -> Value:
         if value.requires_grad is None:  # an operator returned it below autograd
@@ -175,6 +277,9 @@ def make_renew(probe: Probe, fresh: Fresh, content: Content) -> Renew:
         is_same = has_same_facts(value, tensor)
         if not is_same and not is_same_layout(value.layout, layout_unrecorded(probe, tensor)):
             return fresh(tensor, GIVEN if at is None else at)
+        if meet_again is not None and type(value) is DeferredValue:
+            is_alike = is_same or (value.kind is type(tensor) and value.requires_grad is requires_grad_of(tensor))
+            return meet_again(value, tensor, at) if is_alike else fresh(tensor, value.maker)
         if keeps and not holds(value, tensor):
             return fresh(tensor, probe.writes.last(tensor, value.tape_length) if at is None else at)
         if is_same or (value.kind is type(tensor) and value.requires_grad is requires_grad_of(tensor)):
@@ -295,7 +400,7 @@ class Values(NamedTuple):
 
 def make_values(probe: Probe, keep: Keep | None, content: Content) -> Values:
     """These functions, for a probe."""
-    fresh = make_fresh(probe, keep, content)
+    fresh = make_fresh(probe, keep, content, probe.services.deferral)
     renew = make_renew(probe, fresh, content)
     return Values(fresh, renew, make_current(probe, fresh, renew))
 

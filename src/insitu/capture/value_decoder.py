@@ -7,7 +7,8 @@ from copy import copy
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from insitu.capture.tensors import EARLIER, Layout, RichValue, Value, short_dtype
+from insitu.capture.deferral import settle
+from insitu.capture.tensors import EARLIER, DeferredValue, Layout, RichValue, Value, short_dtype
 from insitu.trace.event import Stats, TensorFacts
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class ValueDecoder:
         """The facts of a tensor on a tape; the same object whenever it is asked for again."""
         if value.facts is not None:
             return value.facts
+        if type(value) is DeferredValue and (root := value.root()) is not value:
+            return self._facts_of_root(value, root, tape)
         shape, dtype, device, strides = self._layout(value.layout)
         producer = producer_number(value.producer, tape)
         facts = TensorFacts(next(self._tensor_numbers), shape, dtype, device, bool(value.requires_grad), strides)
@@ -50,18 +53,28 @@ class ValueDecoder:
             self._decoded.append(value)
         return facts
 
+    def _facts_of_root(self, value: DeferredValue, root: DeferredValue, tape: TapeDecoder) -> TensorFacts:
+        """The facts of a tensor that has not changed since an earlier value."""
+        facts = value.facts = self.facts(root, tape)
+        if not self.is_live:
+            self._decoded.append(value)
+        return facts
+
     def _enrich(self, facts: TensorFacts, value: Value, tape: TapeDecoder) -> None:
         """Add the class of the tensor, what `keep` returned for it, and its gradient."""
         if not isinstance(value, RichValue):
             facts.type = "Parameter"
             return
         facts.type = value.kind.__name__
-        if isinstance(value.stat, Stats):
-            facts.stats = value.stat
+        kept, grad = value.stat, value.grad
+        if type(value) is DeferredValue:
+            kept, grad = settle(kept), value.last_gradient()
+        if isinstance(kept, Stats):
+            facts.stats = kept
         else:
-            facts.kept = value.stat
-        if value.grad is not None:
-            facts.grad = self.facts(value.grad, tape)
+            facts.kept = kept
+        if grad is not None:
+            facts.grad = self.facts(grad, tape)
 
     def _layout(self, layout: Layout) -> PlainLayout:
         known = self._layouts.get(id(layout))

@@ -62,6 +62,9 @@ def guard(
     Infinities that the program writes itself (a mask of `-inf`), the least number of a dtype in a mask, and
     uninitialised memory are ignored.
 
+    Numbers on an accelerator are read once a step: there, NaN and Inf are raised at the end of the step, before the
+    optimizer steps, and not at the call, which is named all the same.
+
     Some findings only warn: NaN from before the block; NaN or Inf that the program has written itself, once a loss
     contains it; metrics of a block that trains; and findings after an exception has ended the block. At the end of the
     block, a warning names parameters that never get a gradient or never change, gradients that vanish, explode or are

@@ -14,6 +14,7 @@ class Costs:
 
     `own` is the time less that of the calls in it, for a module less that of the modules in it; `flops` are those of
     the forward pass; `backward` is the time of the backward operators that belong to it, where they are added.
+    `is_launch` says that a time among them is a launch time: an accelerator does the work.
     """
 
     time: int = 0
@@ -21,6 +22,7 @@ class Costs:
     memory: int = 0
     flops: int = 0
     backward: int = 0
+    is_launch: bool = False
 
     def add(self, other: Costs) -> None:
         """Add those of another call."""
@@ -29,6 +31,7 @@ class Costs:
         self.memory += other.memory
         self.flops += other.flops
         self.backward += other.backward
+        self.is_launch = self.is_launch or other.is_launch
 
 
 @dataclass(slots=True)
@@ -66,7 +69,8 @@ class CostLedger:
             around.time += time
             around.modules += time if is_module else inside.modules
             around.flops += flops if call.phase == "forward" else 0
-        return Costs(time, max(0, time - (inside.modules if is_module else inside.time)), memory(call), flops)
+        own = max(0, time - (inside.modules if is_module else inside.time))
+        return Costs(time, own, memory(call), flops, is_launch=call.has_launch_time)
 
 
 def memory(call: Call) -> int:

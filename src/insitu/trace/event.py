@@ -127,6 +127,11 @@ class TensorFacts:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
+def is_on_accelerator(facts: TensorFacts) -> bool:
+    """Whether the values of a tensor are on a device that works while the program goes on."""
+    return facts.device.partition(":")[0] not in ("", "cpu", "meta")
+
+
 @dataclass(slots=True, eq=False)
 class ModuleFacts:
     """A module as it was seen: its clean path, its class and the bases of it, its settings, its parameters.
@@ -282,6 +287,15 @@ class Call:
         if type(self.result) is TensorFacts:
             return (self.result,)
         return tuple(tensors(self.result))
+
+    @property
+    def has_launch_time(self) -> bool:
+        """Whether its duration is a launch time: an accelerator does the work, and may not have done it by the end.
+
+        >>> Call(0, None, "function", "f", result=TensorFacts(1, (2,), "f32", "cuda:0")).has_launch_time
+        True
+        """
+        return any(is_on_accelerator(facts) for facts in (*self.outputs, *self.inputs))
 
 
 @dataclass(slots=True, eq=False)

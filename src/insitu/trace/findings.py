@@ -120,19 +120,25 @@ class Finding:
 class NonFinite(Finding):
     """A tensor contains NaN or Inf: its facts, with statistics, the index of its first bad element, and what went in.
 
-    `modules` are the paths and classes of the modules around the call, the outermost first.
+    `modules` are the paths and classes of the modules around the call, the outermost first. `is_late` says that it was
+    found at the end of the step, because the numbers were on an accelerator; then the statistics may be missing, and
+    `has_unseen_nan` says whether there is NaN.
     """
 
     output: TensorFacts | None = None
     index: tuple[int, ...] | None = None
     operands: tuple[TensorOperand, ...] = ()
     modules: tuple[str, ...] = ()
+    is_late: bool = False
+    has_unseen_nan: bool = False
 
     @property
     def has_nan(self) -> bool:
         """Whether the tensor contains NaN, and not only Inf."""
         stats = self.output.stats if self.output is not None else None
-        return stats is not None and stats.nan > 0
+        if stats is None:
+            return self.has_unseen_nan
+        return stats.nan > 0
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)

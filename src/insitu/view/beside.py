@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from insitu.trace.costs import CostLedger, Costs
 from insitu.trace.event import Call, Event, ModuleFacts, tensors
 from insitu.trace.fold import Fold
 from insitu.trace.forest import Group, calls_of
 from insitu.view.line import Column, Span
-from insitu.view.number import amount, duration, grouped_digits, operations, unless_zero
+from insitu.view.number import amount, call_time, grouped_digits, operations, unless_zero
 from insitu.view.ranges import values_cell
 
 COSTS = (
@@ -103,7 +105,7 @@ class Beside:
             together.add(self._found[call.id])
         cells: tuple[Span, ...] = ()
         if self._backward:
-            cells = (_gradient(calls), time_cell(together.backward))
+            cells = (_gradient(calls), time_cell(together.backward, is_launch=together.is_launch))
         if self._costs:
             cells = (*cells, *_cost_cells(calls, together))
         return cells
@@ -117,7 +119,7 @@ def _cost_cells(calls: list[Call], costs: Costs) -> tuple[Span, ...]:
             modules[call.module.path] = call.module
     parameters = sum(module.parameters for module in modules.values())
     return (
-        time_cell(costs.own),
+        time_cell(costs.own, is_launch=costs.is_launch),
         (unless_zero(amount, costs.memory), ""),
         (unless_zero(grouped_digits, parameters), ""),
         (unless_zero(operations, costs.flops), ""),
@@ -135,6 +137,6 @@ def _gradient(calls: list[Call]) -> Span:
     return values_cell(every) or ("", "")
 
 
-def time_cell(nanoseconds: int) -> Span:
+def time_cell(nanoseconds: int, *, is_launch: bool = False) -> Span:
     """A time that was spent; nothing where there was none."""
-    return (unless_zero(duration, nanoseconds), "green")
+    return (unless_zero(partial(call_time, is_launch=is_launch), nanoseconds), "green")

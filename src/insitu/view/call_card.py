@@ -11,7 +11,7 @@ from insitu.view.card import Card, Fact
 from insitu.view.describe import describe
 from insitu.view.line import Span
 from insitu.view.name import compact, module_type, named_arguments
-from insitu.view.number import duration, figure, operations
+from insitu.view.number import call_time, figure, operations
 from insitu.view.value import is_setting, safe, short
 
 MOST_TENSORS = 8  # of a container
@@ -105,7 +105,7 @@ def _circumstances(call: Call) -> Iterator[Fact]:
     """When it ran, and how long."""
     texts: list[str] = []
     if call.duration is not None:
-        texts.append(duration(call.duration))
+        texts.append(call_time(call.duration, is_launch=call.has_launch_time))
     if call.flops:
         texts.append(f"FLOPs {operations(call.flops)}")
     texts.append(f"step {call.step}")

@@ -8,7 +8,7 @@ from itertools import chain, repeat
 from insitu.trace.costs import size
 from insitu.trace.event import Call, TensorFacts, tensors
 from insitu.view.line import Line, Span, TimeSpan
-from insitu.view.number import amount, duration
+from insitu.view.number import amount, call_time
 from insitu.view.tree_nonfinite import NonFiniteRows
 
 FEWEST_CALLS = 20  # with a footer of their own: fewer can be counted
@@ -30,6 +30,7 @@ class Footer:
         self._calls = self._left_out = 0
         self._start: int | None = None
         self._end = 0
+        self._is_launch = False  # whether an accelerator has done some of the work
         self._bytes = 0
         self._remarks: list[str] = []
 
@@ -51,6 +52,7 @@ class Footer:
         if self._start is None or call.start < self._start:
             self._start = call.start
         self._end = max(self._end, call.start + (call.duration or 0))
+        self._is_launch = self._is_launch or call.has_launch_time
 
     def remark(self, *texts: str) -> None:
         """Add texts that the footer ends with: `file written: step.h5`."""
@@ -71,7 +73,7 @@ class Footer:
             yield from _grey(self._count_text())
         time = self._end - (self._start or 0)
         if time:
-            yield TimeSpan(duration(time), "grey")
+            yield TimeSpan(call_time(time, is_launch=self._is_launch), "grey")
         if self._bytes:
             yield from _grey(f"{amount(self._bytes)} of outputs")
 

@@ -144,7 +144,10 @@ def _first_row(diff: dict[str, Any]) -> int:
 
 
 def _about(trace: Trace) -> dict[str, str]:
-    return {safe(name): short(safe(text), 200) for name, text in about_texts(trace.about).items()}
+    texts = {safe(name): short(safe(text), 200) for name, text in about_texts(trace.about).items()}
+    if any(call.has_launch_time for call in trace.calls):
+        texts["times"] = "launch times where tensors are on an accelerator, which may still have worked"
+    return texts
 
 
 def _title(subject: Trace | Diff | None, title: str | None) -> str:

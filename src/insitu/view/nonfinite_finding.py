@@ -61,6 +61,11 @@ def _(finding: NonFinite) -> Iterator[EvidenceLine]:
         yield EvidenceLine("why", reason)
     if reach := _reach(finding):
         yield EvidenceLine("then", reach)
+    if finding.is_late:
+        yield EvidenceLine("when", LATE)
+
+
+LATE = "found at the end of the step, not at the call: accelerators are read once a step (INSITU_DEFERRED=0: each call)"
 
 
 def _label_cut(cut: Call | None) -> Iterator[EvidenceLine]:

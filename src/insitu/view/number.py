@@ -165,6 +165,17 @@ def duration(nanoseconds: int) -> str:
     return f"{nanoseconds / 1e9:.2f}s"
 
 
+def call_time(nanoseconds: int, *, is_launch: bool) -> str:
+    """How long a call took, or how long it took to launch it: an accelerator works on while the program goes on.
+
+    >>> call_time(3_400, is_launch=True)
+    '3.4µs launch'
+    """
+    if is_launch:
+        return f"{duration(nanoseconds)} launch"
+    return duration(nanoseconds)
+
+
 def amount(bytes: int) -> str:
     """A number of bytes.
 

@@ -111,6 +111,7 @@ class Table:
         self._decide(event)
         if event.parent is None:
             self._all.time += costs.time
+            self._all.is_launch = self._all.is_launch or costs.is_launch
             self._all.flops += costs.flops
         if event.forward is not None:
             self._behind[event.path] = self._behind.get(event.path, 0) + costs.time
@@ -195,9 +196,9 @@ class Table:
             (module_type(row.module), "purple"),
             (unless_zero(grouped_digits, row.module.parameters), ""),
             row.outcome,
-            time_cell(costs.time),
-            time_cell(costs.own),
-            time_cell(costs.backward),
+            time_cell(costs.time, is_launch=costs.is_launch),
+            time_cell(costs.own, is_launch=costs.is_launch),
+            time_cell(costs.backward, is_launch=costs.is_launch),
             _share(costs.time, self._all.time),
             (f"{row.calls:,}", ""),
             (amount(costs.memory), ""),
@@ -213,9 +214,9 @@ class Table:
             (_count_text(shown, len(rows)), ""),
             (f"{sum(row.module.parameters for row in outermost):,}", ""),
             NOTHING,
-            time_cell(self._all.time),
+            time_cell(self._all.time, is_launch=self._all.is_launch),
             NOTHING,
-            time_cell(sum(self._behind.values())),
+            time_cell(sum(self._behind.values()), is_launch=self._all.is_launch),
             NOTHING,
             (f"{sum(row.calls for row in rows):,}", ""),
             (amount(sum(self._tensors.values())), ""),

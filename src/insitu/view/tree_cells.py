@@ -11,7 +11,7 @@ from insitu.trace.fold import Fold
 from insitu.trace.forest import Group, time_of
 from insitu.view.common_call import OTHER, common_item
 from insitu.view.line import Column, Span
-from insitu.view.number import counted_spread, duration, finite_spread, limits
+from insitu.view.number import call_time, counted_spread, finite_spread, limits
 from insitu.view.ranges import UNKNOWN, Outputs, join_outputs, values_cell
 from insitu.view.source_names import TO, SourceNames
 from insitu.view.tree_name import site_of
@@ -202,14 +202,21 @@ def _inputs_text(facts: tuple[tuple[str, str, tuple[int | str, ...]], ...]) -> s
 
 def _time(events: Sequence[Call | Group]) -> Span:
     """The time of an event, or the sum of several."""
-    return _sum([time for time in map(time_of, events) if time is not None])
+    times = [time for time in map(time_of, events) if time is not None]
+    return _sum(times, is_launch=any(map(is_launch, events)))
 
 
-def _sum(times: list[int]) -> Span:
+def is_launch(event: Call | Group) -> bool:
+    """Whether the time of an event is a launch time; the calls of a group are alike."""
+    first = event.first if isinstance(event, Group) else event
+    return isinstance(first, Call) and first.has_launch_time
+
+
+def _sum(times: list[int], *, is_launch: bool = False) -> Span:
     """A time, or the sum of several."""
     if not times:
         return NOTHING
-    text = duration(sum(times))
+    text = call_time(sum(times), is_launch=is_launch)
     if len(times) > 1:
         return (f"{SUM}{text}", "green")
     return (text, "green")

@@ -10,7 +10,7 @@ from insitu.trace.event import Call, Event, Mark, Site, Variable
 from insitu.view.describe import describe
 from insitu.view.line import Column, Line, Span, TimeSpan, ViewTraits
 from insitu.view.name import named_arguments, spot
-from insitu.view.number import duration
+from insitu.view.number import call_time
 from insitu.view.tree_variable import mark_span
 from insitu.view.value import safe, short
 
@@ -167,7 +167,7 @@ class Variables:
         depth = self._open.pop(call.id).depth
         time: tuple[Span, ...] = ()
         if call.duration is not None:
-            time = (TimeSpan("   " + duration(call.duration), "green"),)
+            time = (TimeSpan("   " + call_time(call.duration, is_launch=call.has_launch_time), "green"),)
         if call.raised is not None:
             yield _line(depth, "└─ ", (f"raised {safe(call.raised)}", "red"), *time)
         else:

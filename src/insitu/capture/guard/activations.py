@@ -13,6 +13,7 @@ from torch import Tensor
 
 from insitu.capture.guard.loss_values import instruction_at
 from insitu.capture.isolation import run_isolated
+from insitu.capture.ledger import Cells
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.sites import Sites
 from insitu.capture.tape import Tape
@@ -65,6 +66,7 @@ class Activations:
         self._places: dict[Key, SampledPlace] = {}
         self._pass = 0
         self._replaced: list[tuple[ProbeChecks, str, Any]] = []
+        self._pending: list[tuple[SampledPlace, int, Cells]] = []
 
     def begin(self, check: ProbeChecks, backward_pass: int) -> None:
         """The next pass is sampled, and has this number."""
@@ -78,6 +80,7 @@ class Activations:
 
     def end(self) -> None:
         """The pass is over: put the strategies back."""
+        self._settle()
         for check, name, strategy in self._replaced:
             check.strategies[name] = strategy
         self._replaced.clear()
@@ -98,6 +101,8 @@ class Activations:
         share = run_isolated(lambda: SHARES[kind](result))
         if share is None:
             return
+        deferral = check.probe.services.deferral
+        number = share.item() if deferral is None or not deferral.applies_to(result) else deferral.number(share)
         frames = frames_of(check.probe.tape, at)
         key = (name, check.path, *instruction_at(frames))
         place = self._places.get(key)
@@ -105,10 +110,20 @@ class Activations:
             if len(self._places) >= MOST_PLACES:
                 return
             place = self._places[key] = SampledPlace(name, check.path, frames, kind)
-        place.add(self._pass, share)
+        if isinstance(number, Cells):
+            self._pending.append((place, self._pass, number))
+        else:
+            place.add(self._pass, number)
+
+    def _settle(self) -> None:
+        """Take the samples that were on their device until now."""
+        pending, self._pending = self._pending, []
+        for place, backward_pass, cells in pending:
+            place.add(backward_pass, float(cells.read()[0]))
 
     def histories(self) -> tuple[ActivationHistory, ...]:
         """All places as plain data."""
+        self._settle()
         return tuple(place.history() for place in self._places.values())
 
 
@@ -121,14 +136,14 @@ def frames_of(tape: Tape, at: int) -> list[Any]:
 KINDS: dict[str, ActivationKind] = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "softmax": "softmax"}
 
 
-def share_of(mask: Callable[[Tensor], Tensor]) -> Callable[[Tensor], float | None]:
+def share_of(mask: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor | None]:
     """The function that counts the outputs that a mask finds; None where there are too few to judge."""
 
-    def share(result: Tensor) -> float | None:
+    def share(result: Tensor) -> Tensor | None:
         values = result.detach()
         if not has_values(values) or not values.is_floating_point() or values.numel() < LEAST_OUTPUTS:
             return None
-        return float(mask(values).float().mean())
+        return mask(values).float().mean()
 
     return share
 
@@ -138,11 +153,11 @@ def one_is_certain(values: Tensor) -> Tensor:
     if values.dim() == 0 or values.shape[-1] == 1:
         return values < 0
     largest = values.amax(-1)
-    is_over_last = bool((values.sum(-1) - 1).abs().max() < NEAR)  # else it is over another dimension
+    is_over_last = (values.sum(-1) - 1).abs().max() < NEAR  # else it is over another dimension
     return (largest > 1 - NEAR) & is_over_last
 
 
-SHARES: dict[ActivationKind, Callable[[Tensor], float | None]] = {
+SHARES: dict[ActivationKind, Callable[[Tensor], Tensor | None]] = {
     "relu": share_of(lambda values: values == 0),
     "sigmoid": share_of(lambda values: (values < NEAR) | (values > 1 - NEAR)),
     "tanh": share_of(lambda values: values.abs() > 1 - NEAR),

@@ -18,10 +18,13 @@ from insitu.capture.explain.note import save_waiting_tapes
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.finite import careful_total, is_finite
 from insitu.capture.guard.arrays import ArraySources
+from insitu.capture.guard.deferred_findings import step_findings
 from insitu.capture.guard.facts import alive, holds_nonfinite
+from insitu.capture.guard.finite_marks import FiniteMarks
 from insitu.capture.guard.forward import incoming_finding, opaque_finding, report_waiting, waiting_behind
 from insitu.capture.guard.handlers import CONTAINERS, ChosenStrategy, make_after, make_before
 from insitu.capture.guard.hooks import Hooks
+from insitu.capture.guard.index_range import late_index_finding
 from insitu.capture.guard.nodes import Nodes
 from insitu.capture.guard.pause import Pause
 from insitu.capture.guard.risk import can_produce
@@ -59,6 +62,7 @@ class GuardChecks:
         self.is_scaled = False  # whether losses were scaled for half precision: their gradients may overflow
         self.looks_at_calls = False  # whether the tensors of each call are kept, too (flight_checks.py)
         self.is_scaling = False  # whether a loss is being scaled
+        self.has_optimizer = False  # whether an optimizer has stepped: the steps end there
         self.runs_user_code = False  # whether the function mode is switched on for code of the user in a backward pass
         self.array_sources = ArraySources()
         self._allowed: dict[tuple[str, str], bool] = {}
@@ -124,6 +128,8 @@ class GuardChecks:
         with DisableTorchFunction():  # modes of others are not to see this
             found: list[Finding] = []
             for check in self.checks:
+                found += check.late_findings(is_last=True)
+            for check in self.checks:
                 found += check.rest()
             for check in self.checks:
                 found += check.waiting.unused() if is_complete else check.waiting.at_exception()
@@ -132,6 +138,9 @@ class GuardChecks:
     def cleared(self, probe: Probe) -> tuple[int, int]:
         """From where on the tape was cleared last, which is its beginning, and how much of it so far."""
         return 0, probe.check.gone if probe.check is not None else 0
+
+    def deliver(self) -> None:
+        """What waited on the devices has come over: a guard has no events to hand on."""
 
     def look_at_call(self, probe: Probe, at: int) -> None:
         """A call has ended, and its tensors are still there: a guard that keeps no steps ignores it."""
@@ -180,6 +189,8 @@ class ProbeChecks:
         self.nodes, self.hooks, self.pause = Nodes(self), Hooks(self), Pause(probe)
         self.strategies: dict[str, ChosenStrategy] = {}  # of the functions that were met, by name
         self.gone = 0  # how much of the tape was cleared so far
+        deferral = probe.services.deferral
+        self.marks = FiniteMarks(self, deferral) if deferral is not None else None
         before, after = make_before(self), make_after(self)
         self.pair = (with_modes_off(before), with_modes_off(after)) if probe.modes.is_careful else (before, after)
 
@@ -249,6 +260,42 @@ class ProbeChecks:
                 unchecked.discard(item.producer)
         return found
 
+    def end_model_call(self, at: int) -> None:
+        """An outermost call of a module has returned: without an optimizer, and without a gradient, a step ends."""
+        is_trained = any(value.requires_grad for value in values(self.probe.tape.result(at)))
+        if not self.checks.has_optimizer and not is_trained:
+            self.end_step()
+
+    def end_step(self) -> None:
+        """A step has ended: report what its tensors contain whose numbers were on their device until now."""
+        for finding in self.late_findings(is_last=False):
+            self.checks.report(finding)
+
+    def late_findings(self, *, is_last: bool) -> list[Finding]:
+        """The findings of the tensors whose numbers wait on their device; at the end of the block (`is_last`), -inf
+        that nobody has used counts."""
+        found: list[Finding] = []
+        if self.marks is None:
+            return found
+        try:
+            with DisableTorchFunction():
+                found += self._index_findings(self.marks)
+                found += self._step_findings(self.marks, is_last=is_last)
+        except Exception as error:
+            self.probe.trouble("looking at the marks of a step", error)
+        return found
+
+    def _step_findings(self, marks: FiniteMarks, *, is_last: bool) -> list[Finding]:
+        found = marks.take()
+        if found is None:
+            return []
+        return step_findings(self, found, is_last=is_last)
+
+    def _index_findings(self, marks: FiniteMarks) -> list[Finding]:
+        """The findings of indices out of range; a device that has failed because of them cannot be read any more."""
+        found = [late_index_finding(self, each) for each in marks.take_ranges()]
+        return [finding for finding in found if finding is not None]
+
     def look_at_opaque(self, at: int, *, is_ours: bool) -> None:
         """A module, or a compiled region, has ended: check the outputs that no function returned which was seen.
 
@@ -264,6 +311,9 @@ class ProbeChecks:
             return
         if not is_ours:
             self.unchecked.add(at)
+            return
+        if self.marks is not None and self.marks.apply_to_one(alive(own)):
+            self.marks.see_result(at)
             return
         for tensor in alive(own):
             if not isfinite(careful_total(tensor)):
@@ -304,7 +354,8 @@ class ProbeChecks:
         if not can_produce(self.probe.tape.callee(at)):
             return None
         tensors = alive(values(self.probe.tape.result(at)))
-        if all(map(is_finite, tensors)):
+        is_marked = self.marks is not None and self.marks.apply_to_one(tensors)
+        if is_marked or all(map(is_finite, tensors)):
             return None
         return incoming_finding(self, at, tensors, "")
 
@@ -322,6 +373,9 @@ class ProbeChecks:
         """Move what is on the tape into the past: a backward pass may still ask for it."""
         probe = self.probe
         save_waiting_tapes(probe)
+        self.end_step()
+        if self.marks is not None:
+            self.marks.clear_tape()
         self.waiting.clear_tape()
         self.past[:] = probe.tape
         kept = {key: value for key, value in probe.table.items() if value() is not None}

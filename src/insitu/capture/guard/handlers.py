@@ -38,6 +38,7 @@ from insitu.trace.origin import FINITE, Finiteness
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import ProbeChecks
+    from insitu.capture.guard.finite_marks import FiniteMarks
 
 CONTAINERS = (list, tuple, dict, Fields, RichValue)  # a value of another class is treated as one
 
@@ -70,9 +71,19 @@ def divides_by_tensor(args: Any) -> bool:
 
 def look_of(check: ProbeChecks) -> Callable[[Tensor], float]:
     """How to sum a tensor: with care where function modes of others are on."""
-    if check.probe.modes.is_careful:
-        return careful_total
-    return total
+    look = careful_total if check.probe.modes.is_careful else total
+    marks = check.marks
+    if marks is None:
+        return look
+
+    def look_later(tensor: Tensor) -> float:
+        """What waits on its device counts as finite for now: its mark is read at the end of the step."""
+        if marks.applies_to(tensor):
+            return 0.0
+        return look(tensor)
+
+    skip_when_compiling(look_later)
+    return look_later
 
 
 def make_before(check: ProbeChecks) -> Before:
@@ -82,7 +93,8 @@ def make_before(check: ProbeChecks) -> Before:
 
     def before(callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> Finiteness:
         if callee.takes_indices:
-            check.tell(index_finding, check, callee, at, args, kwargs or {})
+            if check.marks is None or not check.marks.see_indices(callee, at, args, kwargs or {}):
+                check.tell(index_finding, check, callee, at, args, kwargs or {})
             return FINITE
         try:
             with DisableTorchFunction():
@@ -153,7 +165,23 @@ def make_after(check: ProbeChecks) -> After:
             check.tell(output_finding, check, callee, at, args, kwargs, result, before)
 
     skip_when_compiling(after, divides_by_tensor)
-    return after
+    if check.marks is None:
+        return after
+    return make_after_with_marks(check, check.marks, after)
+
+
+def make_after_with_marks(check: ProbeChecks, marks: FiniteMarks, after: After) -> After:
+    """The function that looks at the output of a call, and marks what waits on its device."""
+
+    def after_with_marks(callee: FunctionCallee, at: int, *rest: Any) -> None:
+        after(callee, at, *rest)
+        try:
+            marks.see_call(callee, at)
+        except Exception as error:
+            check.probe.trouble("marking a result", error)
+
+    skip_when_compiling(after_with_marks)
+    return after_with_marks
 
 
 def make_choose(

@@ -85,7 +85,9 @@ class Hooks:
     def _version_of_finite(self, grad: Tensor) -> int | None:
         """The version of a gradient that a hook is to get; None if it is not finite already, or the guard is over."""
         try:
-            if self._check.probe.over or not isfinite(careful_total(grad)):
+            marks = self._check.marks
+            is_marked = marks is not None and marks.applies_to(grad)
+            if self._check.probe.over or is_marked or not isfinite(careful_total(grad)):
                 return None
             return version_counter(grad)
         except Exception as error:

@@ -6,12 +6,14 @@ On the CPU the kernel raises at once. On a GPU it asserts later, at another line
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from insitu.capture.calls import FunctionCallee
+from insitu.capture.deferral import Deferral, PendingTensor
 from insitu.capture.explain.reading import Reading
 from insitu.capture.finite import is_readable
 from insitu.capture.guard.facts import call_at, facts_of, input_values, names_at
@@ -45,6 +47,66 @@ def index_finding(
         return None
     with Reading(check.probe.tape) as reading:
         return finding_of(check, reading, at, indices, seen, count)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRange:
+    """The smallest and the largest index that a call has taken, on their way; the call is at an offset of the tape."""
+
+    at: int
+    ends: PendingTensor
+    count: int
+
+    def outside(self) -> Range | None:
+        """The range, if it is not within that of the call. It is read even if the device has failed since."""
+        lowest, highest = self.ends.peek()
+        if lowest >= 0 and highest < self.count:
+            return None
+        return lowest, highest
+
+
+def pending_range(deferral: Deferral, name: str, at: int, args: Any, kwargs: Any) -> PendingRange | None:
+    """The range of the indices that a call is about to take, which is sent on its way before the call."""
+    use = INDEX_USES[name]
+    indices, count = argument(args, kwargs, use.indices), limit_of(use, args, kwargs)
+    if count is None or not is_readable() or not are_indices(indices):
+        return None
+    ignored = kwargs.get(use.ignored, IGNORED) if use.ignored else None
+    ends = run_isolated(lambda: torch.stack(indices_that_count(indices.detach(), ignored).aminmax()))
+    return PendingRange(at, deferral.send(ends, Tensor.tolist), count)
+
+
+def indices_that_count(indices: Tensor, ignored: int | None) -> Tensor:
+    """Indices with 0 in place of those that a loss ignores."""
+    if ignored is None:
+        return indices
+    return indices.where(indices != ignored, 0)
+
+
+def late_index_finding(check: ProbeChecks, pending: PendingRange) -> IndicesOutOfRange | None:
+    """The finding of a call that has taken indices out of range, by the range that was sent on its way before."""
+    seen = pending.outside()
+    if seen is None:
+        return None
+    with Reading(check.probe.tape) as reading:
+        callee = reading.callee(pending.at)
+        if check.is_allowed(reading, pending.at):
+            return None
+        use, args, kwargs = INDEX_USES[callee.name], reading.args(pending.at), reading.kwargs(pending.at)
+        value = argument(args, kwargs, use.indices)
+        call = reading.call(pending.at)
+        return IndicesOutOfRange(
+            path=call.path,
+            call=call,
+            site=call.site,
+            name=names_at(reading, pending.at).get(id(value), ""),
+            facts=reading.plain(value),
+            lowest=seen[0],
+            highest=seen[1],
+            count=pending.count,
+            limit=use.limit,
+            source=call_at(reading, source_of_indices(reading, value, lambda other: False)),
+        )
 
 
 def finding_of(

@@ -17,6 +17,8 @@ from insitu.capture.finite import total
 from insitu.capture.guard.facts import saved_value
 from insitu.capture.guard.outliers import extreme_number
 from insitu.capture.isolation import run_isolated
+from insitu.capture.ledger import Cells
+from insitu.capture.tape import Tape
 from insitu.capture.tensor_memory import has_values
 from insitu.capture.torch_internals import SAVED
 from insitu.trace.health_numbers import (
@@ -78,6 +80,24 @@ class LossSeries:
         self.largest = max(map(abs, self.last), default=0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class PendingLoss:
+    """A loss that is on its device; `gone` is how much of the tape was cleared when its backward pass began."""
+
+    check: ProbeChecks
+    at: int
+    gone: int
+    cells: Cells
+    backward_pass: int
+
+    def tape(self) -> Tape | None:
+        """The tape that has the backward pass; None if it is gone."""
+        cleared = self.check.gone - self.gone
+        if not cleared:
+            return self.check.probe.tape
+        return self.check.past if cleared == len(self.check.past) else None
+
+
 class Losses:
     """The losses of all backward calls of one guard."""
 
@@ -85,25 +105,52 @@ class Losses:
         self._series: dict[Key, LossSeries] = {}
         self._spikes: list[SpikeRecord] = []
         self._outliers: list[tuple[LossSeries, OutlierRecord]] = []
+        self._pending: list[PendingLoss] = []
 
     def add(self, check: ProbeChecks, at: int, args: Any, backward_pass: int) -> None:
         """A backward pass begins, from the losses among the arguments of the call at an offset."""
         loss = args[0] if args else None
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             return
-        number = total(loss)
+        deferral = check.probe.services.deferral
+        self._settle_pending()
+        if deferral is not None and deferral.applies_to(loss):
+            number = deferral.number(loss.detach().reshape(()))
+            self._pending.append(PendingLoss(check, at, check.gone, number, backward_pass))
+            return
+        self._take(check, at, loss, total(loss), backward_pass)
+
+    def _settle_pending(self) -> None:
+        """Take the losses that were on their device until now: the guard has read what is there once a step."""
+        pending, self._pending = self._pending, []
+        for each in pending:
+            tape = each.tape()
+            if tape is not None:
+                self._take(each.check, each.at, None, float(each.cells.read()[0]), each.backward_pass, tape)
+
+    def _take(
+        self,
+        check: ProbeChecks,
+        at: int,
+        loss: Tensor | None,
+        number: float,
+        backward_pass: int,
+        tape: Tape | None = None,
+    ) -> None:
+        """Take one loss. Without the tensor, its data and the rows of the batch are gone."""
         if not isfinite(number):
             return
-        key = instruction_at(check.probe.tape.frames(at))
+        tape = check.probe.tape if tape is None else tape
+        key = instruction_at(tape.frames(at))
         series = self._series.get(key) or self._new_series(key)
-        if series.may_have_outlier(number):
+        if loss is not None and series.may_have_outlier(number):
             self._look_for_outlier(check, at, loss, number, series, backward_pass)
         if series.candidate is not None:
             self._confirm(series, number)
         elif number > SPIKE_FACTOR * series.largest:
             series.forget_largest()
             if is_spike(number, series.last, series.usual_at_first):
-                series.candidate = self._spike(check, at, loss, number, series, backward_pass)
+                series.candidate = self._spike(tape, at, loss, number, series, backward_pass)
                 check.checks.on_spike(spike_finding(series.candidate))
                 return
         series.add(number)
@@ -133,12 +180,12 @@ class Losses:
         return series
 
     def _spike(
-        self, check: ProbeChecks, at: int, loss: Tensor, number: float, series: LossSeries, backward_pass: int
+        self, tape: Tape, at: int, loss: Tensor | None, number: float, series: LossSeries, backward_pass: int
     ) -> SpikeRecord:
-        with Reading(check.probe.tape) as reading:
+        with Reading(tape) as reading:
             call = reading.call(at)
         usual = sorted(series.last)[len(series.last) // 2]
-        rows = run_isolated(lambda: row_shares(loss.grad_fn))
+        rows = run_isolated(lambda: row_shares(loss.grad_fn)) if loss is not None else None
         return SpikeRecord(call, backward_pass, number, usual, rows)
 
     def _confirm(self, series: LossSeries, loss: float) -> None:
@@ -156,6 +203,7 @@ class Losses:
 
     def spikes(self) -> tuple[SpikeRecord, ...]:
         """All spikes by now."""
+        self._settle_pending()
         for series in self._series.values():
             self._settle(series)
         return tuple(self._spikes)

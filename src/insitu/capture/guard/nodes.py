@@ -22,6 +22,7 @@ from insitu.capture.guard.risk import has_hooks
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.torch_internals import (
     DisableTorchFunction,
+    current_node,
     function_stack_length,
     next_node_number,
     node_number,
@@ -32,6 +33,7 @@ from insitu.trace.origin import FINITE, Finiteness, GradientOrigin, gradient_ori
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import ProbeChecks
+    from insitu.capture.guard.finite_marks import FiniteMarks
     from insitu.capture.probe import Probe
 
 Gradients = tuple[Tensor | None, ...]
@@ -119,6 +121,9 @@ class Nodes:
         """A node has run: look at the gradients that leave it. Autograd calls them its inputs."""
         if self._check.probe.over:
             return
+        if self._is_marked(inputs):
+            self._mark(lambda marks: marks.see_node(current_node(), inputs, outputs))
+            return
         incoming = outputs[0] if outputs else None  # an addition passes it on as it is
         look = careful_total if function_stack_length() else total
         try:
@@ -136,6 +141,9 @@ class Nodes:
         """The first of several nodes of one call is about to run."""
         if self._check.probe.over:
             return
+        if self._is_marked(outputs):
+            self._mark(lambda marks: marks.see_group_begin(first, outputs))
+            return
         try:
             if not are_finite(outputs):
                 self._incoming[first] = contents(outputs)
@@ -146,14 +154,29 @@ class Nodes:
         """One of several nodes of one call has run: look at the gradients that leave them all."""
         if self._check.probe.over:
             return
+        outgoing = tuple(grad for grad, is_inside in zip(inputs, inside, strict=False) if not is_inside)
+        if self._is_marked(outgoing):
+            self._mark(lambda marks: marks.see_group_end(current_node(), first, outgoing))
+            return
         try:
-            outgoing = tuple(grad for grad, is_inside in zip(inputs, inside, strict=False) if not is_inside)
             if are_finite(outgoing):
                 return
         except Exception as error:
             self._check.probe.trouble("checking a gradient", error)
             return
         self._check.tell(self._finding, outgoing, lambda: self._incoming.get(first, FINITE))
+
+    def _is_marked(self, gradients: Gradients) -> bool:
+        """Whether gradients wait on their device."""
+        marks = self._check.marks
+        return marks is not None and marks.apply_to_one(gradients)
+
+    def _mark(self, mark: Callable[[FiniteMarks], None]) -> None:
+        try:
+            if self._check.marks is not None:
+                mark(self._check.marks)
+        except Exception as error:
+            self._check.probe.trouble("marking a gradient", error)
 
     def _finding(self, gradients: Gradients, incoming_of: Callable[[], Finiteness]) -> Finding | None:
         """The finding of gradients that leave the nodes of a call, if it is news."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from insitu.capture.deferral import Deferral
 from insitu.capture.finite import is_finite, total
 from insitu.capture.guard.places import Occurrence
 from insitu.capture.guard.schedules import UNSCHEDULED
@@ -42,7 +43,7 @@ class OptimizerSteps:
     `schedule` say when it, and the schedule of its learning rate, were made.
     """
 
-    def __init__(self, optimizer: Any, made: Occurrence) -> None:
+    def __init__(self, optimizer: Any, made: Occurrence, deferral: Deferral | None = None) -> None:
         self.ref = weakref.ref(optimizer)
         self.made = made
         self.groups = set(map(id, optimizer.param_groups))
@@ -51,7 +52,7 @@ class OptimizerSteps:
         self.returns = 0
         self.schedule = UNSCHEDULED
         self.name = type(optimizer).__name__
-        self.bad = {id(parameter) for parameter in parameters_of(optimizer) if not is_finite(parameter)}
+        self.bad = bad_parameters(parameters_of(optimizer), deferral)
         self.steps = 0
         self.rate = self._last_rate = 0.0
         self._spent_since: int | None = None  # the first of the last steps whose learning rate is next to nothing
@@ -132,6 +133,14 @@ class OptimizerSteps:
             last_rate=self._last_rate,
             numbers=self.schedule.numbers,
         )
+
+
+def bad_parameters(parameters: list[Tensor], deferral: Deferral | None) -> set[int]:
+    """The ids of the parameters that are not finite; the sums of those on accelerators come over together."""
+    if deferral is None or not any(map(deferral.applies_to, parameters)):
+        return {id(parameter) for parameter in parameters if not is_finite(parameter)}
+    found = zip(parameters, deferral.totals(parameters), strict=True)
+    return {id(parameter) for parameter, total in found if not isfinite(total)}
 
 
 def rate_of(group: Any) -> float:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from insitu.capture.deferral import Deferral
 from insitu.capture.explain.reading import Reading
 from insitu.capture.finite import finiteness_of, first_bad, is_finite
 from insitu.capture.guard.cut import cut_before
@@ -203,6 +204,9 @@ class Training:
                 self._pause(sys._getframe(1))
         except Exception as error:
             self._trouble("looking at an optimizer", error)
+        self._checks.has_optimizer = True
+        for check in self._checks_here():
+            check.end_step()
 
     def _pause(self, frame: FrameType) -> None:
         """Check nothing until the call of this frame has ended."""
@@ -237,7 +241,7 @@ class Training:
             for weight in self._weights.all():
                 weight.forget_samples()
         steps = self._optimizers[id(optimizer)] = OptimizerSteps(
-            optimizer, self._steps.ownership.creation_of(optimizer)
+            optimizer, self._steps.ownership.creation_of(optimizer), self._deferral
         )
         return steps
 
@@ -249,6 +253,7 @@ class Training:
             steps = self._optimizers[id(optimizer)]
             steps.steps += 1
             with DisableTorchFunction():
+                self._update_later(optimizer, steps)
                 finding = self._update(optimizer, steps)
                 steps.leave(parameters_of(optimizer))
                 self._steps.end_step(optimizer)
@@ -258,9 +263,16 @@ class Training:
         if finding is not None:
             self._checks.report(finding)
 
+    def _update_later(self, optimizer: Any, steps: OptimizerSteps) -> None:
+        """Mark the parameters on accelerators: what a step wrote into them is known at the end of the next one."""
+        later = [each for each in parameters_of(optimizer) if self._is_marked(each)]
+        checks = self._checks_here()
+        if later and checks and checks[0].marks is not None:
+            checks[0].marks.see_update(steps, place_of(sys._getframe(2))[:2], later)
+
     def _update(self, optimizer: Any, steps: OptimizerSteps) -> Finding | None:
         """The finding of a parameter that was finite before a step, and is not finite after it."""
-        new = steps.new_bad(parameters_of(optimizer))
+        new = steps.new_bad([each for each in parameters_of(optimizer) if not self._is_marked(each)])
         if not new:
             return None
         has_bad_gradient = any(map(has_nonfinite_gradient, new))
@@ -282,6 +294,15 @@ class Training:
         )
 
     # The end.
+
+    @property
+    def _deferral(self) -> Deferral | None:
+        return next((check.probe.services.deferral for check in self._checks.checks), None)
+
+    def _is_marked(self, tensor: Tensor) -> bool:
+        """Whether the numbers of a tensor wait on their device."""
+        deferral = self._deferral
+        return deferral is not None and deferral.applies_to(tensor)
 
     def _leftover_gradients(self) -> Iterator[Finding]:
         """The first gradient that is left and not finite, where nothing else that is not finite was reported."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from insitu.capture.changes import tensor_print
 from insitu.capture.isolation import run_isolated
+from insitu.capture.ledger import widest
 from insitu.capture.tensor_memory import has_values, local_part
 from insitu.capture.torch_internals import foreach_norm
 
@@ -40,13 +42,12 @@ class Weight:
         self.peak = self.share = self.norm = 0.0
         self.samples = 0
 
-    def add_sample(self, norm: float) -> None:
-        """Its gradient has this norm."""
+    def add_sample(self, norm: float) -> bool:
+        """Its gradient has this norm; whether its own norm is wanted as well."""
         if norm <= self.peak:
-            return
+            return False
         self.peak, self.norm = norm, 0.0
-        if norm > 1:
-            self.norm = norm_of(self.ref())
+        return norm > 1
 
     def add_share(self, share: float) -> None:
         """The mean of its gradient is this share of the largest one."""
@@ -69,7 +70,20 @@ def content_of(tensor: Tensor) -> Any:
     if not has_values(values) or (values.is_cpu and values.numel() <= MOST_DIGESTED):
         return tensor_print(tensor)
     values = Tensor.detach(values)
-    return (values.sum(dtype=torch.float64).item(), torch.linalg.vector_norm(values, dtype=torch.float64).item())
+    wide = widest(values.device)
+    return DeviceSums(torch.stack((values.sum(dtype=wide), torch.linalg.vector_norm(values, dtype=wide))))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DeviceSums:
+    """Two sums over a tensor, on its device until they are compared."""
+
+    numbers: Tensor
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DeviceSums) and self.numbers.tolist() == other.numbers.tolist()
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class Sample:
@@ -85,10 +99,18 @@ class Sample:
         self.total = sqrt(sum(norm * norm for norm in norms))
         each = [norm / sqrt(max(grad.numel(), 1)) for norm, (_, grad) in zip(norms, grads, strict=True)]
         top = max(each, default=0.0)
-        for (weight, _), norm, mean in zip(grads, norms, each, strict=True):
-            weight.add_sample(norm)
-            if top > 0:  # where all are zero, there is nothing left to learn
+        large = [weight for (weight, _), norm in zip(grads, norms, strict=True) if weight.add_sample(norm)]
+        if top > 0:  # where all are zero, there is nothing left to learn
+            for (weight, _), mean in zip(grads, each, strict=True):
                 weight.add_share(mean / top)
+        self._add_norms(large)
+
+    def _add_norms(self, weights: list[Weight]) -> None:
+        """Look how large some weights are themselves."""
+        there = [(weight, parameter) for weight in weights if (parameter := weight.ref()) is not None]
+        norms = norms_of([parameter.detach().float() for _, parameter in there])
+        for (weight, _), norm in zip(there, norms, strict=True):
+            weight.norm = norm
 
 
 class Totals:
@@ -122,13 +144,7 @@ def norms_of(tensors: list[Tensor]) -> list[float]:
     if not tensors:
         return []
     norms = foreach_norm(tensors)
-    if norms[0].is_cpu:
-        return list(map(Tensor.item, norms))
-    return torch.stack(list(map(Tensor.cpu, norms))).tolist()
-
-
-def norm_of(parameter: Tensor | None) -> float:
-    """The norm of a parameter."""
-    if parameter is not None:
-        return float(torch.linalg.vector_norm(parameter.detach().float()))
-    return 0.0
+    is_alike = all(norm.dtype is norms[0].dtype and norm.device == norms[0].device for norm in norms)
+    if not is_alike:
+        norms = [norm.to("cpu", torch.float64) for norm in norms]
+    return torch.stack(list(norms)).tolist()

@@ -10,12 +10,14 @@ from typing import Any, Protocol
 import numpy
 from torch import Tensor
 
+from insitu.capture.deferral import Deferral, PendingNumber, PendingStats
 from insitu.capture.statistics import Small, stats
 from insitu.capture.values.copies import PLAIN, LeftOutError, copies, dense_copy, is_dense, readable
 from insitu.capture.values.layouts import layout_facts, local_layout_facts
 from insitu.capture.values.leaves import MOST_LEAVES, SMALL, TOO_MANY, Leaves, parts
 from insitu.capture.values.step_values import Batch, Put, StepValues
 from insitu.errors import is_interrupt
+from insitu.trace.event import STATISTICS
 from insitu.trace.path import Segments
 
 Keep = Callable[[Any], Any]
@@ -48,8 +50,10 @@ class Intake:
     are the paths that had a value.
     """
 
-    def __init__(self, keep_of: Callable[[str, str], Keep | None], sink: ValueSink) -> None:
-        self.keep_of, self._sink = keep_of, sink
+    def __init__(
+        self, keep_of: Callable[[str, str], Keep | None], sink: ValueSink, deferral: Deferral | None = None
+    ) -> None:
+        self.keep_of, self._sink, self._deferral = keep_of, sink, deferral
         self.seen: set[str] = set()
         self._left_out: set[tuple[str, str]] = set()
 
@@ -102,7 +106,7 @@ class Intake:
             elif is_dense(value):
                 step.reserve(value.nbytes)
                 self.seen.add(path)
-                put(path, dense_copy(value.detach()))
+                put(path, dense_copy(value.detach()) if self._deferral is None else self._copy(value.detach()))
                 if value.grad_fn is not None and (facts := local_layout_facts(value)):  # `to_local()` leaves its node
                     self._sink.describe(path, facts)
             else:
@@ -111,6 +115,13 @@ class Intake:
             if is_interrupt(error):
                 raise
             self.leave_out(path, text_of(error), step.number)
+
+    def _copy(self, tensor: Tensor) -> Any:
+        """A copy of a dense tensor; that of one on an accelerator is on its way, unless the sink wants it there."""
+        deferral = self._deferral
+        if deferral is not None and self._sink.is_early and deferral.applies_to(tensor):
+            return deferral.send(tensor, lambda copy: copy)
+        return dense_copy(tensor)
 
     def _add_copies(self, step: StepValues, path: str, value: Any, put: Put) -> None:
         for part, copy, facts in copies(path, value):
@@ -122,7 +133,8 @@ class Intake:
 
     def _add_kept(self, step: StepValues, path: str, value: Any, keep: Keep, put: Put) -> None:
         """Take the result of a `keep` function for a tensor or array."""
-        kept = keep(readable(value, keep) if isinstance(value, Tensor) else value)
+        given = readable(value, keep) if isinstance(value, Tensor) else value
+        kept = keep(given) if self._deferral is None else self._reduced(given, keep)
         if facts := layout_facts(value):
             self._sink.describe(path, facts)
         if type(kept) is Small:
@@ -133,6 +145,20 @@ class Intake:
             raise LeftOutError(f"torch has no statistics of {value.dtype}")
         else:
             self._add_leaves(step, path, kept, lambda leaf: None, put)
+
+    def _reduced(self, tensor: Any, keep: Keep) -> Any:
+        """What `keep` makes of a tensor; the statistics of a tensor on an accelerator are pending."""
+        deferral = self._deferral
+        is_pending = keep is stats and deferral is not None and deferral.applies_to(tensor) and tensor.numel() > 0
+        if deferral is not None and is_pending:
+            pending = deferral.statistics(tensor, bins=False)
+            return pending_numbers(pending) if isinstance(pending, PendingStats) else pending
+        return keep(tensor)
+
+
+def pending_numbers(pending: PendingStats) -> Small:
+    """Pending statistics by name, as `stats` returns those that are known."""
+    return Small({row.name: PendingNumber(pending, row.name) for row in STATISTICS})
 
 
 def text_of(error: BaseException) -> str:

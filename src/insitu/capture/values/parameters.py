@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from insitu.capture.changes import tensor_print
+from insitu.capture.deferral import Deferral, PendingContent
 from insitu.capture.tensor_memory import is_plain_class, local_part
 from insitu.capture.values.copies import is_dense
 from insitu.capture.values.intake import Keep
@@ -49,13 +50,25 @@ class ParameterValues:
         """Take these; a value that is in the step already is left out."""
         recorder = self._recorder
         contents = recorder.now.contents
-        for target, value in self._values(targets):
-            keep = recorder.keep_of(target.path)
-            if target.path in contents and self._is_written(target.path, value, keep):
+        found = list(self._values(targets))
+        pending = self._pending_contents(found, recorder.deferral) if recorder.deferral is not None else {}
+        for target, value in found:
+            keep, path = recorder.keep_of(target.path), target.path
+            content: Any = pending.get(path)
+            if path in contents and self._is_written(path, value, keep, content):
                 continue
-            content = tensor_print(value) if keep is not None and recorder.sink.is_early else None
-            recorder.settle(target.path, value, 0)
-            contents[target.path] = content
+            if content is None and keep is not None and recorder.sink.is_early:
+                content = tensor_print(value)
+            recorder.settle(path, value, 0)
+            contents[path] = content
+
+    def _pending_contents(self, found: list[tuple[TensorTarget, Any]], deferral: Deferral) -> dict[str, PendingContent]:
+        """The fingerprints of the parameters on accelerators, by path: all are taken before one is compared."""
+        if not self._recorder.sink.is_early:
+            return {}
+        parts = {target.path: local_part(value) for target, value in found if isinstance(value, Tensor)}
+        prints = {path: deferral.content(part) for path, part in parts.items() if deferral.applies_to(part)}
+        return {path: content for path, content in prints.items() if content is not None}
 
     def _values(self, targets: Iterable[TensorTarget]) -> Iterator[tuple[TensorTarget, Any]]:
         for target in targets:
@@ -65,12 +78,15 @@ class ParameterValues:
             else:
                 yield target, value
 
-    def _is_written(self, path: str, value: Any, keep: Keep | None) -> bool:
-        """Whether a parameter has the values that were written for it in this step."""
+    def _is_written(self, path: str, value: Any, keep: Keep | None, content: PendingContent | None) -> bool:
+        """Whether a parameter has the values that were written for it in this step; `content` is its fingerprint, if it
+        is on an accelerator."""
         now = self._recorder.now
         tensor = value if type(value) is nn.Parameter else local_part(value)
         if (path, 0) in now.settled or not isinstance(tensor, Tensor) or not is_plain_class(tensor):
             return False
+        if content is not None:
+            return content.is_same(now.contents[path])
         if keep is not None:
             return bool(tensor_print(value) == now.contents[path])
         return is_dense(tensor) and self._recorder.sink.holds(path, tensor.detach())

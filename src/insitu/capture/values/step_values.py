@@ -8,6 +8,7 @@ from itertools import count
 from time import time
 from typing import Any
 
+from insitu.capture.deferral import PENDING
 from insitu.capture.values.copies import LeftOutError
 
 # The path, the number of the value among those of the path in this step, and the value: a copy or a small value.
@@ -33,6 +34,11 @@ class Batch:
     rest: Iterator[Taken] = field(init=False)  # for those who take the values one by one
 
     def __post_init__(self) -> None:
+        self.rest = iter(self.taken)
+
+    def settle(self) -> None:
+        """Wait for the values that are on their way from a device; nobody has taken one yet."""
+        self.taken = [settled(each) for each in self.taken]
         self.rest = iter(self.taken)
 
 
@@ -99,3 +105,11 @@ class StepValues:
         rest = StepValues(self.number, moment, is_open, written=written)
         rest.counts, rest.contents, rest.uses = self.counts, self.contents, self.uses
         return batch, rest
+
+
+def settled(taken: Taken) -> Taken:
+    """A value that has come over from its device."""
+    path, call, value = taken
+    if isinstance(value, PENDING):
+        return path, call, value.settle()
+    return taken

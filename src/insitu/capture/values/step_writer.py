@@ -12,8 +12,10 @@ from insitu.errors import is_interrupt
 class StepWriter:
     """Writes the values of a step. A batch that an interrupt keeps from being written is written the next time."""
 
-    def __init__(self, sink: ValueSink, trouble: Callable[[str, Exception], None]) -> None:
-        self.sink, self._trouble = sink, trouble
+    def __init__(
+        self, sink: ValueSink, trouble: Callable[[str, Exception], None], *, is_deferred: bool = False
+    ) -> None:
+        self.sink, self._trouble, self._is_deferred = sink, trouble, is_deferred
         self.now = StepValues(-1)
         self._batch: Batch | None = None
 
@@ -28,6 +30,8 @@ class StepWriter:
         now = self.now
         if now.has_news or (is_last and now.is_open):
             batch, rest = now.split(is_open=is_open)
+            if self._is_deferred:
+                batch.settle()
             self._batch, self.now = batch, rest  # one assignment: no signal handler runs within it
             self.write()
 

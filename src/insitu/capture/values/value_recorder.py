@@ -24,6 +24,7 @@ import torch
 from torch import nn
 
 from insitu.capture.compiled import regions
+from insitu.capture.deferral import new_deferral
 from insitu.capture.isolation import run_isolated
 from insitu.capture.modes import skip_all_when_compiling, skip_when_compiling
 from insitu.capture.modules import patch
@@ -76,8 +77,9 @@ class ValueRecorder:
         self.afterwards: Callable[[], None] | None = None  # to be done once nothing is being written
         self._undo = ExitStack()
         self.clock = StepClock(every, when)
-        self.writer = StepWriter(sink, trouble)
-        self._intake = Intake(keep_of, sink)
+        self.deferral = new_deferral()
+        self.writer = StepWriter(sink, trouble, is_deferred=self.deferral is not None)
+        self._intake = Intake(keep_of, sink, self.deferral)
         self._calls = ModelCalls(model if model is not None else nn.Module(), targets)
         self.modules = self._calls.modules
         self._parameters = ParameterValues(self)
@@ -309,8 +311,14 @@ class ValueRecorder:
                     self._collect(self._parameters.take_all)
                 is_waiting = may_train and bool(self.targets.parameters or self.targets.gradients)
                 is_waiting = is_waiting or len(self._loops) > 0
-                self.writer.commit(is_open=self.clock.is_announced or is_waiting)
+                if not (may_train and self._waits_on_device):
+                    self.writer.commit(is_open=self.clock.is_announced or is_waiting)
         self._do_afterwards()
+
+    @property
+    def _waits_on_device(self) -> bool:
+        """Whether values of this recording are on their way from an accelerator: they come over once a step."""
+        return self.deferral is not None and self.deferral.is_used
 
     def after_update(self, owned: Collection[int]) -> None:
         """An optimizer has used gradients and updated the parameters with these ids: mostly, they are final."""

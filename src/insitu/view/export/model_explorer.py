@@ -10,7 +10,7 @@ from insitu.trace.event import Call, TensorFacts
 from insitu.trace.trace import Trace
 from insitu.view.export.graph import Edge, Layers, StepGraph, call_name, code_at, step_graphs
 from insitu.view.name import compact
-from insitu.view.number import duration, spread
+from insitu.view.number import call_time, spread
 from insitu.view.value import arguments, safe, short, tensor
 
 Item = dict[str, Any]
@@ -107,7 +107,7 @@ def _attributes(call: Call) -> dict[str, str]:
         **code_at(call.site),
     }
     if call.duration is not None:
-        facts["time"] = duration(call.duration)
+        facts["time"] = call_time(call.duration, is_launch=call.has_launch_time)
     if call.forward is not None:
         facts["gradient of"] = str(call.forward)
     if call.raised is not None:

@@ -197,6 +197,7 @@ def _facts(call: Call) -> TraceEvent:
         **code_at(call.site),
         "raised": safe(call.raised or ""),
         "flops": call.flops or 0,
+        "time": "launch" if call.has_launch_time else "",
     }
     known = {name: fact for name, fact in facts.items() if fact}
     return {"id": call.id, "step": call.step, **known}
