@@ -17,6 +17,8 @@ from torch import nn
 from insitu.capture.budget import Budget, Overflow
 from insitu.capture.collectives import work_waits
 from insitu.capture.compiled import regions
+from insitu.capture.compiled_graphs.graph_hooks import graph_hooks
+from insitu.capture.compiled_graphs.graph_session import GraphSession
 from insitu.capture.decode import Decoder
 from insitu.capture.guard.check import GuardChecks
 from insitu.capture.keep import make_keep, weighed_keep
@@ -56,6 +58,7 @@ class Recorder:
         checks: GuardChecks | None = None,
         memory: int = MEMORY,
         archive: Overflow | None = None,
+        inside_compiled: bool = False,
     ) -> None:
         self.level, self.only, self.sinks, self.rank = level, tuple(only), tuple(sinks), rank
         self.checks = checks
@@ -66,6 +69,8 @@ class Recorder:
         self.keeps_values = callable(keep)
         self.memory, self.archive = memory, archive
         self.budget: Budget | None = None
+        self.graphs: GraphSession | None = None
+        self._inside_compiled = inside_compiled
         self.probes: list[Probe] = []
         self._numbers = itertools.count(thread)
         self._threads: dict[int, Probe] = {}
@@ -92,6 +97,7 @@ class Recorder:
             if self.level != "python":
                 regions.begin()
                 undo.callback(regions.end)
+                self._show_graphs(undo)
             if self.level in ("functions", "aten"):
                 work_waits.begin()
                 undo.callback(work_waits.end)
@@ -103,6 +109,13 @@ class Recorder:
             probe.start()
             undo.callback(self._leave, probe, get_ident())
             self._undo = undo.pop_all()
+
+    def _show_graphs(self, undo: ExitStack) -> None:
+        """Record the graphs that run in compiled regions, unless events are handed on at once or only checked."""
+        if self.live is None:
+            self.graphs = GraphSession(inside=self._inside_compiled)
+            graph_hooks.begin()
+            undo.callback(graph_hooks.end)
 
     def _limit(self) -> None:
         """Keep what is recorded within the memory that it may take."""
@@ -156,7 +169,9 @@ class Recorder:
         )
 
     def _services(self) -> Services:
-        return Services(self.names, self.trouble, live=self.live, checks=self.checks, budget=self.budget)
+        return Services(
+            self.names, self.trouble, live=self.live, checks=self.checks, budget=self.budget, graphs=self.graphs
+        )
 
     def join(self, module: nn.Module | None) -> Probe | None:
         """The probe for another thread that is about to call a module, or a watched function (None).

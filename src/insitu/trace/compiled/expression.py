@@ -28,7 +28,6 @@ VIEWS = frozenset(
     {"_unsafe_view", "alias", "expand", "permute", "reshape", "squeeze", "t", "transpose", "unsqueeze", "view"}
 )
 _FACTS = re.compile(r"(?P<dtype>[a-z]+\d+\w*)\[(?P<shape>.*?)\](?:\[(?P<strides>.*?)\])?(?P<device>.*)")
-_SHORT = {"b8": "bool"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +163,8 @@ def tensor_facts(text: str, number: int, producer: int | None) -> TensorFacts | 
     if found is None:
         return None
     shape, strides = _sizes(found["shape"]), _sizes(found["strides"] or "")
-    dtype = _SHORT.get(found["dtype"], found["dtype"])
     kept = None if not strides or strides == contiguous(shape) else strides
-    return TensorFacts(number, shape, dtype, found["device"], strides=kept, producer=producer)
+    return TensorFacts(number, shape, found["dtype"], found["device"], strides=kept, producer=producer)
 
 
 def _sizes(text: str) -> tuple[int | str, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from insitu.trace.compiled.compiled_graph import GraphInput, GraphNode, SourceLine
 
@@ -50,6 +50,10 @@ def read_graph(text: str) -> GraphText:
         if isinstance(statement, ast.Return):
             outputs = _names(statement.value)
             break
+        renamed = _renamed_input(statement)
+        if renamed is not None:
+            inputs = tuple([replace(item, name=renamed.get(item.name, item.name)) for item in inputs])
+            continue
         node = _node(statement, source)
         if node is not None:
             nodes.append(node)
@@ -111,6 +115,13 @@ def _node(statement: ast.stmt | None, source: SourceLine | None) -> GraphNode | 
     if not isinstance(target, ast.Name) or statement.value is None:
         return None
     return GraphNode(target.id, ast.unparse(statement.value), facts, source)
+
+
+def _renamed_input(statement: ast.stmt | None) -> dict[str, str] | None:
+    """The other name that a graph of dynamo gives to an input, `l_x_ = L_x_`; None for any other statement."""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Name):
+        return None
+    return {statement.value.id: target.id for target in statement.targets if isinstance(target, ast.Name)}
 
 
 def _names(value: ast.expr | None) -> tuple[str, ...]:
