@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from insitu.errors import SubjectError, brief, tell
 from insitu.store.rank_files import files_of_ranks
 from insitu.trace.compare.closeness import Tolerance
+from insitu.trace.compare.fused_groups import FusedGroup, fused_groups
 from insitu.trace.compare.reference import add_distances
 from insitu.trace.compare.traces import compare_traces
+from insitu.trace.compiled.compiled_runs import compiled_runs, without_graphs
+from insitu.trace.compiled.region_pairs import compiled_paths, with_closed_modules
 from insitu.trace.diff import Diff
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import Event, Site, TensorFacts, Variable
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from insitu.store.run.run import Run
     from insitu.store.run.series import Series
 
+DOUBLE = "float64"
 Subject = Any  # a Trace, a Run, or the path of a file with one
 
 
@@ -49,7 +53,9 @@ def compare(
         a: A trace, a recorded run, or the file of one. Of several ranks, a list of their traces. If one side is one
             process and the other has several ranks, the parts that the ranks hold are joined first.
         b: The other one.
-        reference: A third one, such as a run in float64: each cause says how far a and b are from it.
+        reference: A third one, such as a run in float64: each cause says how far a and b are from it. With "float64",
+            the graphs of compiled code run again in double precision, from the values that the trace has kept, and
+            each kernel says how far it and its graph are from that.
         rename: Paths of a, and what b calls them: `{"encoder.layer.*": "encoder.layers.*"}`.
         rtol: The relative tolerance; by default that of `torch.testing` for each dtype.
         atol: The absolute tolerance; by default that of `torch.testing` for each dtype.
@@ -69,7 +75,8 @@ def compare(
     """
     tolerance = Tolerance(rtol, atol)  # a wrong tolerance raises before files are read
     first, second = _Run("a", *_ranked(a)), _Run("b", *_ranked(b))
-    third = None if reference is None else _Run("reference", *_ranked(reference))
+    is_double = isinstance(reference, str) and reference == DOUBLE
+    third = None if reference is None or is_double else _Run("reference", *_ranked(reference))
     for run in filter(None, (second, third)):
         _check_kinds(first, run)
     for run in filter(None, (first, second, third)):
@@ -78,11 +85,28 @@ def compare(
     if needs_joining(first.ranked, second.ranked):
         diff, traces = compare_ranks(first.by_path, second.by_path, rename, tolerance, labels)
     else:
-        traces = (first.trace, second.trace)
+        traces = _without_compiled_parts(first.trace, second.trace)
         diff = compare_traces(*traces, rename=rename, tolerance=tolerance, labels=labels)
     if third is not None:
-        add_distances(diff, traces, third.trace, rename, tolerance)
+        add_distances(diff, traces, without_graphs(third.trace), rename, tolerance)
+    diff.groups = _groups(first.trace, second.trace, tolerance, is_double=is_double)
     return diff
+
+
+def _without_compiled_parts(a: Trace, b: Trace) -> tuple[Trace, Trace]:
+    """Both traces without what is inside modules that are compiled in one of them: there each is one call."""
+    one, other = without_graphs(a), without_graphs(b)
+    return with_closed_modules(one, compiled_paths(other)), with_closed_modules(other, compiled_paths(one))
+
+
+def _groups(a: Trace, b: Trace, tolerance: Tolerance, *, is_double: bool) -> tuple[FusedGroup, ...]:
+    """The kernels of the compiled run, with their distances from double precision on demand."""
+    compiled = b if compiled_runs(b) else a
+    if not is_double:
+        return fused_groups(compiled, tolerance)
+    from insitu.capture.compiled_graphs.double_run import double_results  # needs torch
+
+    return fused_groups(compiled, tolerance, double_results(compiled))
 
 
 class _Run(NamedTuple):

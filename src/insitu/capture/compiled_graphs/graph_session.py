@@ -108,7 +108,10 @@ class ProbeGraphs:
             callee = session.callee(source)
             inside = self._inside(source, callee.name, inputs) if session.inside else None
             phase = BACKWARD if source.direction == "backward" else COMPILED
-            run = GraphRun(probe, probe.append(new_record(callee, parent, phase=phase)), inside)
+            record = new_record(callee, parent, phase=phase)
+            if inside is not None:
+                inside.write_inputs(record)
+            run = GraphRun(probe, probe.append(record), inside)
             if inside is not None and compiled is not None:
                 inside.observe(compiled)
             return run

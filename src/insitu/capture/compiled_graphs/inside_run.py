@@ -14,7 +14,7 @@ from insitu.capture.compiled_graphs.graph_interpreter import (
 )
 from insitu.capture.compiled_graphs.kernel_outputs import KernelOutputs
 from insitu.capture.outline import outline
-from insitu.capture.tape import BACKWARD, COMPILED, new_record
+from insitu.capture.tape import ARGS, BACKWARD, COMPILED, new_record
 from insitu.capture.tensors import guarded
 from insitu.capture.torch_internals import inductor_globals
 from insitu.trace.compiled.compiled_graph import CompiledGraph, GraphNode, Kernel
@@ -33,8 +33,15 @@ class InsideRun:
     def __init__(self, probe: Probe, source: GraphSource, graph: CompiledGraph, inputs: Sequence[Any]) -> None:
         self._probe, self._graph = probe, graph
         self._phase = BACKWARD if graph.direction == "backward" else COMPILED
+        self._inputs = tuple(inputs)
         self._results = _results(source, list(inputs))
         self._outputs: KernelOutputs | None = None
+
+    def write_inputs(self, record: list[Any]) -> None:
+        """Add the inputs to the record of the graph."""
+        record[ARGS] = len(self._inputs)
+        self._write(record, self._inputs, {})
+        self._inputs = ()
 
     def observe(self, compiled: Any) -> None:
         """Take the outputs of kernels from now on."""

@@ -72,7 +72,7 @@ def module_facts(node: GraphNode, around: ModuleFacts | None) -> ModuleFacts | N
     if not node.module:
         return around
     above = around.path if around is not None else ""
-    return ModuleFacts(".".join(filter(None, (above, node.module))), node.module_type)
+    return ModuleFacts(".".join(filter(None, (above, node.module))), node.module_type, leaf=False)
 
 
 class RowOrder:
