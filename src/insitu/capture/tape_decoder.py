@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from insitu.capture.compiled_graphs.graph_session import GraphCallee
 from insitu.capture.calls import FunctionCallee, OperatorCallee, PythonCallee
+from insitu.capture.compiled_graphs.graph_session import GraphCallee
 from insitu.capture.flops import flops
 from insitu.capture.names import ModuleCallee
 from insitu.capture.segment import THREAD_STRIDE, Ids, adding

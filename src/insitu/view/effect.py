@@ -93,7 +93,8 @@ def distance_text(distance: Distance, place: str) -> str:
     >>> distance_text(Distance(RelativeError(3e-7), RelativeError(0.02), is_close_a=True), "here")
     'here a is 3e-07 from the reference, b 0.02: b is wrong'
     """
-    return f"{place} a is {away_text(distance.a)} from the reference, b {away_text(distance.b)}: {_WRONG[distance.wrong]}"
+    a, b = away_text(distance.a), away_text(distance.b)
+    return f"{place} a is {a} from the reference, b {b}: {_WRONG[distance.wrong]}"
 
 
 def away_text(error: RelativeError | None) -> str:

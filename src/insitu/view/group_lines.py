@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from insitu.trace.compare.fused_groups import FusedGroup, first_that_differs
-from insitu.trace.compiled.compiled_graph import SourceLine
+from insitu.trace.compare.fused_groups import FusedGroup, GroupStatus, first_that_differs
+from insitu.trace.compiled.compiled_graph import GraphLine
 from insitu.trace.diff import Diff
 from insitu.view.effect import away_text
 from insitu.view.line import Line
@@ -14,7 +14,7 @@ from insitu.view.name import file_name
 from insitu.view.value import safe
 
 MOST_LINES = 6
-_WORDS = {
+_WORDS: dict[GroupStatus, str] = {
     "same": "the same",
     "close": "equal within the tolerance",
     "differs": "different",
@@ -60,7 +60,7 @@ def _title(group: FusedGroup) -> str:
     return f"{name} (fuses {', '.join(lines)})"
 
 
-def _spot(line: SourceLine) -> str:
+def _spot(line: GraphLine) -> str:
     return f"{file_name(line.file)}:{line.line}"
 
 

@@ -12,8 +12,8 @@ from importlib.resources import files
 from typing import Any
 
 from insitu.errors import SubjectError, tell
-from insitu.trace.compiled.compiled_rows import with_compiled_rows
 from insitu.trace.collector import pause_collector
+from insitu.trace.compiled.compiled_rows import with_compiled_rows
 from insitu.trace.counter import count_progress
 from insitu.trace.diff import Diff
 from insitu.trace.event import Event, Variable

@@ -18,7 +18,7 @@ from insitu.trace.trace import Trace
 
 _REDUCED = (torch.float16, torch.bfloat16, torch.float32)
 # Operators that draw numbers: the reference gets those that were drawn.
-_DRAWING = ("rand", "bernoulli", "dropout", "normal", "uniform", "multinomial", "inductor_seeds", "inductor_lookup_seed")
+_DRAWING = ("rand", "bernoulli", "dropout", "normal", "uniform", "multinomial", "_seed")
 
 
 def double_results(trace: Trace) -> DoubleResults:
@@ -62,7 +62,8 @@ def _input(item: Any) -> Any:
     import numpy as np
 
     array = np.asarray(item.kept)
-    if array.dtype.kind not in "biuf" or array.dtype.itemsize < 4 and array.dtype.kind == "f":
+    is_known_to_torch = array.dtype.kind in "biuc" or array.dtype in (np.float32, np.float64)
+    if not is_known_to_torch:
         array = array.astype(np.float64)
     return to_double(torch.from_numpy(array.copy()))
 
@@ -71,7 +72,7 @@ def to_double(item: Any) -> Any:
     """A tensor or a dtype in double precision; anything else as it is."""
     if isinstance(item, Tensor) and item.dtype in _REDUCED:
         return item.double()
-    if item in _REDUCED if isinstance(item, torch.dtype) else False:
+    if isinstance(item, torch.dtype) and item in _REDUCED:
         return torch.float64
     if isinstance(item, torch.device):
         return torch.device("cpu")

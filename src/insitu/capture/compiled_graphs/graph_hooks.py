@@ -24,7 +24,7 @@ from insitu.capture.compiled_graphs.graph_sources import (
 )
 from insitu.capture.compiled_graphs.import_watch import ImportWatch
 from insitu.capture.modes import skip_all_when_compiling, skip_when_compiling
-from insitu.capture.torch_internals import (
+from insitu.capture.torch_compiler_internals import (
     ATEN_PRINTERS,
     BACKEND_CALL,
     COMPILED_FUNCTION,
@@ -39,10 +39,9 @@ from insitu.capture.torch_internals import (
     graph_text,
     is_backward_graph,
     module_stacks,
-    report_missing,
 )
 from insitu.errors import tell
-from insitu.trace.compiled.compiled_graph import Direction, GraphBreak, SourceLine
+from insitu.trace.compiled.compiled_graph import Direction, GraphBreak, GraphLine
 
 _DIRECTIONS: dict[str, Direction] = {"Forward graph": "forward", "Backward graph": "backward"}
 
@@ -93,7 +92,6 @@ class GraphHooks:
         for part in GRAPH_PARTS:
             if part.module == module.__name__:
                 self._replace(part, module)
-        report_missing()
 
     def _replace(self, part: GraphPart, module: ModuleType) -> None:
         owner = graph_part_owner(part, module)
@@ -121,8 +119,8 @@ class GraphHooks:
         compilation = Compilation(
             number,
             GraphPrint(public_names(graph_text(graph)), _modules(graph)),
-            getattr(output.compiler_fn, "compiler_name", None) or _backend_name(output.compiler_fn),
-            None if found is None else GraphBreak(found.reason.strip(), SourceLine(*found[1:])),
+            _backend_name(output.compiler_fn),
+            None if found is None else GraphBreak(found.reason.strip(), GraphLine(*found[1:])),
             graph=graph,
         )
         self._compilations[number] = compilation
@@ -245,7 +243,11 @@ def _modules(graph: Any) -> dict[str, ModuleName]:
 
 
 def _backend_name(compiler: Any) -> str:
-    return str(getattr(compiler, "__name__", type(compiler).__name__))
+    """The name of a backend: that under which torch knows it, or that of its function or class."""
+    found = getattr(compiler, "compiler_name", None) or getattr(compiler, "__name__", "")
+    if isinstance(found, str) and found.isidentifier():
+        return found
+    return type(getattr(compiler, "compiler_fn", None) or compiler).__name__
 
 
 _reported: set[str] = set()

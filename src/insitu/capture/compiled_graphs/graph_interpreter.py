@@ -1,7 +1,7 @@
 """Runs a graph call by call, beside the compiled code, for the values inside.
 
-The graph is the text that torch printed, so nothing of it runs but operators of torch. Random numbers, autograd, autocast
-and the tensors of the program are left as they were.
+The graph is the text that torch printed, so nothing of it runs but operators of torch. Random numbers, autograd,
+autocast and the tensors of the program are left as they were.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, fx
 
 from insitu.capture.isolation import run_isolated
 from insitu.capture.torch_internals import OpOverload
-from insitu.trace.compiled.expression import GraphCall, Reference, graph_call
+from insitu.trace.compiled.expression import GraphCall, NodeReference, graph_call
 from insitu.trace.compiled.graph_text import GraphText
 from insitu.trace.event import Word
 
@@ -45,7 +45,8 @@ def interpret_captured(graph: fx.GraphModule, inputs: Sequence[Any]) -> Results:
 
 def hidden(run: Callable[[], Results]) -> Results:
     """Run calls so that random numbers, autograd, autocast, modes and profilers do not notice."""
-    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    has_cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    devices = [torch.cuda.current_device()] if has_cuda else []
     with ExitStack() as undo:
         undo.enter_context(torch.random.fork_rng(devices=devices))
         undo.enter_context(torch.autocast("cpu", enabled=False))
@@ -88,7 +89,7 @@ def _operator(name: str) -> Any:
 
 
 def _argument(item: Any, results: Results, convert: Convert) -> Any:
-    if isinstance(item, Reference):
+    if isinstance(item, NodeReference):
         if item.name not in results:
             raise NotInterpretable(f"{item.name} is not a result of this graph")
         return results[item.name]

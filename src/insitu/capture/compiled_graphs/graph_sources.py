@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from insitu.capture.torch_internals import PUBLIC_MODULES, inductor_program, inductor_text, recompilation_reason
-from insitu.trace.compiled.compiled_graph import CompiledGraph, Direction, GraphBreak, GraphNode, SourceLine
+from insitu.capture.torch_compiler_internals import inductor_program, inductor_text, recompilation_reason
+from insitu.capture.torch_internals import PUBLIC_MODULES
+from insitu.trace.compiled.compiled_graph import CompiledGraph, Direction, GraphBreak, GraphLine, GraphNode
 from insitu.trace.compiled.fusion import kernels_of
 from insitu.trace.compiled.graph_text import GraphText, read_graph
 from insitu.trace.compiled.kernel_code import read_kernels
@@ -39,7 +40,7 @@ class GraphPrint:
 
 @dataclass(slots=True, eq=False)
 class Compilation:
-    """One compilation of dynamo: what it captured, the ATen graphs made of that, and why it ended and was needed."""
+    """One compilation of dynamo: the graph that it captured, the ATen graphs of it, and why it ended and was needed."""
 
     number: str
     captured: GraphPrint
@@ -137,7 +138,7 @@ class GraphSource:
         return found
 
 
-def _is_loaded(source: SourceLine | None) -> bool:
+def _is_loaded(source: GraphLine | None) -> bool:
     """Whether a line is one of a module of this process, and has not changed: a cache may have it from elsewhere."""
     if source is None:
         return True
@@ -145,9 +146,9 @@ def _is_loaded(source: SourceLine | None) -> bool:
     return source.file in files and linecache.getline(source.file, source.line).strip() == source.text
 
 
-def _modules_by_line(captured: GraphPrint) -> dict[SourceLine | None, ModuleName]:
+def _modules_by_line(captured: GraphPrint) -> dict[GraphLine | None, ModuleName]:
     """The modules of the lines on which all calls are those of one module."""
-    found: dict[SourceLine, set[ModuleName | None]] = {}
+    found: dict[GraphLine, set[ModuleName | None]] = {}
     for node in read_graph(captured.text).nodes:
         if node.source is not None:
             found.setdefault(node.source, set()).add(captured.modules.get(node.name))

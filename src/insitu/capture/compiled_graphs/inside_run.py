@@ -16,10 +16,10 @@ from insitu.capture.compiled_graphs.kernel_outputs import KernelOutputs
 from insitu.capture.outline import outline
 from insitu.capture.tape import ARGS, BACKWARD, COMPILED, new_record
 from insitu.capture.tensors import guarded
-from insitu.capture.torch_internals import inductor_globals
+from insitu.capture.torch_compiler_internals import inductor_globals
 from insitu.trace.compiled.compiled_graph import CompiledGraph, GraphNode, Kernel
 from insitu.trace.compiled.compiled_rows import RowOrder, kernel_arguments, kernel_name, node_call
-from insitu.trace.compiled.expression import GraphCall, Reference, graph_call
+from insitu.trace.compiled.expression import GraphCall, NodeReference, graph_call
 
 if TYPE_CHECKING:
     from insitu.capture.compiled_graphs.graph_session import GraphCallee
@@ -88,7 +88,7 @@ class InsideRun:
         return args, {name: self._value(item) for name, item in call.kwargs}
 
     def _value(self, item: Any) -> Any:
-        if isinstance(item, Reference):
+        if isinstance(item, NodeReference):
             return self._results.get(item.name)
         if isinstance(item, (list, tuple)):
             return type(item)([self._value(part) for part in item])

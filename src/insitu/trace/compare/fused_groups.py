@@ -13,7 +13,7 @@ from typing import Any, Literal
 from insitu.trace.compare.closeness import Certainty, Closeness, Tolerance, close, close_arrays, worst
 from insitu.trace.compare.distance import Distance
 from insitu.trace.compare.relative import RelativeError
-from insitu.trace.compiled.compiled_graph import Kernel, SourceLine
+from insitu.trace.compiled.compiled_graph import GraphLine, Kernel
 from insitu.trace.compiled.compiled_runs import CompiledRun, KernelRun, compiled_runs
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.kept_values import has_all_values
@@ -36,7 +36,7 @@ class FusedGroup:
 
     call: Call
     kernel: Kernel
-    lines: tuple[SourceLine, ...]
+    lines: tuple[GraphLine, ...]
     status: GroupStatus
     relative: RelativeError | None = None
     delta: float | None = None

@@ -11,7 +11,7 @@ BEFORE_SESSION = "compiled before this session: its graph is not known"
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLine:
+class GraphLine:
     """A line of the program, as the graph remembers it."""
 
     file: str
@@ -39,7 +39,7 @@ class GraphNode:
     name: str
     code: str
     facts: str = ""
-    source: SourceLine | None = None
+    source: GraphLine | None = None
     module: str = ""
     module_type: str = ""
 
@@ -73,16 +73,16 @@ class GraphBreak:
     """Why a graph ends before the function does, and at which line."""
 
     reason: str
-    source: SourceLine | None = None
+    source: GraphLine | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledGraph:
     """A graph that torch.compile captured.
 
-    `name` is the name of its calls in the trace, `inductor.graph_0`; `compile_id` is torch's number for it, `0/1`, empty
-    if it was compiled before the session; `direction` says whether it computes results or gradients. `recompiled` is
-    the reason why the function was compiled again, `ends_with` the graph break at its end.
+    `name` is the name of its calls in the trace, `inductor.graph_0`; `compile_id` is torch's number for it, `0/1`, or
+    empty if it was compiled before the session; `direction` says whether it computes results or gradients.
+    `recompiled` is the reason why the function was compiled again, `ends_with` the graph break at its end.
     """
 
     name: str
@@ -100,7 +100,7 @@ class CompiledGraph:
         """The call with this name; None for an input."""
         return next((node for node in self.nodes if node.name == name), None)
 
-    def sources(self, kernel: Kernel) -> tuple[SourceLine, ...]:
+    def sources(self, kernel: Kernel) -> tuple[GraphLine, ...]:
         """The lines of the program that a kernel computes, in the order of the graph."""
         wanted = set(kernel.nodes)
         found = [node.source for node in self.nodes if node.name in wanted and node.source is not None]
@@ -146,10 +146,10 @@ def _node(plain: dict[str, Any]) -> GraphNode:
     return GraphNode(**{**plain, "source": _source(plain["source"])})
 
 
-def _source(plain: dict[str, Any] | None) -> SourceLine | None:
+def _source(plain: dict[str, Any] | None) -> GraphLine | None:
     if plain is None:
         return None
-    return SourceLine(**plain)
+    return GraphLine(**plain)
 
 
 def _kernel(plain: dict[str, Any]) -> Kernel:

@@ -1,7 +1,8 @@
 """What is inside compiled calls, as calls and marks of the trace, for the tree and the page.
 
-A graph that ran is one call of the trace. Its kernels, and the calls of the graph that each computes, are known from the
-compiler: they have facts and places, and neither values nor times. A graph that was also interpreted has them as events.
+A graph that ran is one call of the trace. Its kernels, and the calls of the graph that each computes, are known from
+the compiler: they have facts and places, and neither values nor times. A graph that was also interpreted has them as
+events.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any
 from insitu.trace.compiled.compiled_graph import (
     BEFORE_SESSION,
     CompiledGraph,
+    GraphLine,
     GraphNode,
     Kernel,
-    SourceLine,
     graphs_of,
 )
-from insitu.trace.compiled.expression import Reference, graph_call, tensor_facts
+from insitu.trace.compiled.expression import NodeReference, graph_call, tensor_facts
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts, Word
 from insitu.trace.trace import Trace
 
@@ -86,7 +87,7 @@ class RowOrder:
                 self._first.setdefault(name, number)
 
     def rows(self, *, closed: bool = False) -> Iterator[tuple[int | None, GraphNode | None]]:
-        """The number of a kernel without a call for its row, and each call with the number of its kernel, if it has one.
+        """The number of a kernel alone for its row, and each call with the number of its kernel, if it has one.
 
         Calls are in the order of the graph, so that each comes after those whose results it uses. With `closed`, only
         kernels have rows.
@@ -103,7 +104,7 @@ class RowOrder:
         yield from ((number, None) for number in unseen)
 
 
-def _spot(source: SourceLine) -> str:
+def _spot(source: GraphLine) -> str:
     return f"{source.file.replace(chr(92), '/').rpartition('/')[2]}:{source.line}"
 
 
@@ -114,7 +115,7 @@ class _Expansion:
         self._trace, self._graphs, self._closed = trace, graphs, closed
         self._ids = count(max((event.id for event in trace.events), default=-1) + 1)
         self._tensor_ids = count(1 + max((item.id for call in trace.calls for item in _tensors(call)), default=-1))
-        self._sites: dict[tuple[SourceLine, int], Site] = {}
+        self._sites: dict[tuple[GraphLine, int], Site] = {}
         self._explained: set[str] = set()
 
     def events(self) -> list[Event]:
@@ -141,7 +142,7 @@ class _Expansion:
             yield self._mark(call, f"compiled again: {_first_line(graph.recompiled)}")
         self._explained.add(graph.name)
         if not any(isinstance(child, Call) and child.mode == "compiled" for child in self._trace.children(call)):
-            yield from _Rows(self, call, graph, closed=self._closed).rows()
+            yield from _GraphRows(self, call, graph, closed=self._closed).rows()
         if graph.ends_with is not None:
             source = graph.ends_with.source
             where = f" at {_spot(source)}" if source is not None and source.file else ""
@@ -171,7 +172,7 @@ class _Expansion:
         """The facts of a tensor of a graph."""
         return tensor_facts(text, next(self._tensor_ids), producer)
 
-    def site(self, source: SourceLine | None, around: Site | None) -> Site | None:
+    def site(self, source: GraphLine | None, around: Site | None) -> Site | None:
         """The place of a call of a graph, below the place of the compiled call."""
         if source is None:
             return around
@@ -181,7 +182,7 @@ class _Expansion:
         return self._sites[key]
 
 
-class _Rows:
+class _GraphRows:
     """The rows of one run of a graph."""
 
     def __init__(self, expansion: _Expansion, call: Call, graph: CompiledGraph, *, closed: bool) -> None:
@@ -239,7 +240,7 @@ class _Rows:
         return tuple([facts for facts in found if facts is not None]) or None
 
     def _plain(self, item: Any) -> Any:
-        if isinstance(item, Reference):
+        if isinstance(item, NodeReference):
             return self._results.get(item.name) or Word(item.name)
         if isinstance(item, (list, tuple)):
             return type(item)([self._plain(part) for part in item])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from insitu.trace.compiled.compiled_graph import CompiledGraph, Kernel, graphs_of
 from insitu.trace.compiled.compiled_rows import RowOrder, is_shown
-from insitu.trace.compiled.expression import Reference, graph_call
+from insitu.trace.compiled.expression import NodeReference, graph_call
 from insitu.trace.event import Call, Event, TensorFacts
 from insitu.trace.trace import Trace
 
@@ -26,7 +26,7 @@ class KernelRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledRun:
-    """A graph that ran: its call, the graph, its kernels in the order in which they ran, and the interpreted results."""
+    """A graph that ran: its call, the graph, its kernels in the order in which they ran, and interpreted results."""
 
     call: Call
     graph: CompiledGraph
@@ -99,7 +99,7 @@ def _taken_parts(graph: CompiledGraph, parts: dict[str, tuple[TensorFacts, ...]]
     """The results that are taken out of several."""
     for node in graph.nodes:
         args = graph_call(node.code).args
-        is_part = not is_shown(node) and isinstance(args[0], Reference) and isinstance(args[1], int)
+        is_part = not is_shown(node) and isinstance(args[0], NodeReference) and isinstance(args[1], int)
         whole = parts.get(args[0].name, ()) if is_part else ()
         if is_part and args[1] < len(whole):
             yield node.name, whole[args[1]]

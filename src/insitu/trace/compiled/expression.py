@@ -31,7 +31,7 @@ _FACTS = re.compile(r"(?P<dtype>[a-z]+\d+\w*)\[(?P<shape>.*?)\](?:\[(?P<strides>
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class NodeReference:
     """The result of another call of the graph, or one of its inputs, as an argument."""
 
     name: str
@@ -127,7 +127,7 @@ def _named(name: str) -> Any:
     constants = {"inf": float("inf"), "nan": float("nan")}
     if name in constants:
         return constants[name]
-    return Reference(name)
+    return NodeReference(name)
 
 
 def _negative(value: Any) -> Any:
@@ -146,14 +146,14 @@ def _short_word(expression: ast.expr) -> str:
 
 def _references(items: Any) -> Iterator[str]:
     for item in items:
-        if isinstance(item, Reference):
+        if isinstance(item, NodeReference):
             yield item.name
         elif isinstance(item, (list, tuple)):
             yield from _references(item)
 
 
 def tensor_facts(text: str, number: int, producer: int | None) -> TensorFacts | None:
-    """The facts of a tensor from the text of torch; None for a number, or where there is no text.
+    """The facts of a tensor from the text of torch; None for a number, or without a text.
 
     >>> facts = tensor_facts("f32[s77, 16][16, 1]cpu", 1, None)
     >>> facts, facts.device, facts.strides

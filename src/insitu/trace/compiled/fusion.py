@@ -1,8 +1,8 @@
 """Which calls of a graph each kernel computes.
 
-The program of inductor names buffers and the graph names results. Inputs have the same names in both, outputs are at the
-same positions, and a kernel of a library is one call of the graph. From there the calls of a fused kernel follow: all
-between the results that it writes and the buffers that it reads. Where that is not certain, nothing is said.
+The program of inductor names buffers and the graph names results. Inputs have the same names in both, outputs are at
+the same positions, and a kernel of a library is one call of the graph. From there the calls of a fused kernel follow:
+all between the results that it writes and the buffers that it reads. Where that is not certain, nothing is said.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Fusion:
     def __init__(self, graph: GraphText, code: KernelCode) -> None:
         self._graph, self._code = graph, code
         self._nodes = {node.name: node for node in graph.nodes}
-        self._facts = {item.name: item.facts for item in (*graph.inputs, *graph.nodes)}
+        self._facts = {item.name: item.facts for item in graph.nodes}
         self._uses = {node.name: graph_call(node.code).references for node in graph.nodes}
         # Which result of the graph is in each buffer.
         self._content: dict[str, str] = {item.name: item.name for item in graph.inputs}
@@ -141,7 +141,7 @@ class _Fusion:
             self._content[buffer] = roots.pop()
 
     def _is_whole(self, call: KernelCall, results: Sequence[str], known: set[str]) -> bool:
-        """Whether a kernel that writes these results, and can read what is known, needs all its inputs and no others."""
+        """Whether a kernel that writes these results, and can read what is known, needs its inputs and no others."""
         inside = self._between(results, known)
         used = {name for node in inside for name in self._uses[node]}
         return self._has_inputs(call, inside) and used.issuperset(self._contents(call.inputs))

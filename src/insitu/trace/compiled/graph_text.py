@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from insitu.trace.compiled.compiled_graph import GraphInput, GraphNode, SourceLine
+from insitu.trace.compiled.compiled_graph import GraphInput, GraphLine, GraphNode
 
 _SOURCE = re.compile(r"#.*?File: (?P<file>.+):(?P<line>\d+) in (?P<function>.+?), code: (?P<text>.*)$")
 _NO_SOURCE = "# No stacktrace found"
@@ -40,7 +40,7 @@ def read_graph(text: str) -> GraphText:
     inputs = _inputs(_signature(lines))
     nodes: list[GraphNode] = []
     outputs: tuple[str, ...] = ()
-    source: SourceLine | None = None
+    source: GraphLine | None = None
     for line in lines:
         stripped = line.strip()
         if stripped.startswith("#"):
@@ -52,7 +52,7 @@ def read_graph(text: str) -> GraphText:
             break
         renamed = _renamed_input(statement)
         if renamed is not None:
-            inputs = tuple([replace(item, name=renamed.get(item.name, item.name)) for item in inputs])
+            inputs = tuple([_renamed(item, renamed) for item in inputs])
             continue
         node = _node(statement, source)
         if node is not None:
@@ -95,33 +95,43 @@ def _statement(text: str) -> ast.stmt | None:
     return None
 
 
-def _source_after(comment: str, source: SourceLine | None) -> SourceLine | None:
+def _source_after(comment: str, source: GraphLine | None) -> GraphLine | None:
     """The line of the program from which the calls below a comment come."""
     if comment.startswith(_NO_SOURCE):
         return None
     found = _SOURCE.search(comment)
     if found is None:
         return source
-    return SourceLine(found["file"], int(found["line"]), found["function"], found["text"].strip())
+    return GraphLine(found["file"], int(found["line"]), found["function"], found["text"].strip())
 
 
-def _node(statement: ast.stmt | None, source: SourceLine | None) -> GraphNode | None:
-    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+def _node(statement: ast.stmt | None, source: GraphLine | None) -> GraphNode | None:
+    target: ast.expr | None = None
+    facts = ""
+    if isinstance(statement, ast.AnnAssign):
         target, facts = statement.target, _annotation(statement.annotation)
     elif isinstance(statement, ast.Assign):
-        target, facts = statement.targets[0], ""
-    else:
+        target = statement.targets[0]
+    value = getattr(statement, "value", None)
+    if not isinstance(target, ast.Name) or value is None:
         return None
-    if not isinstance(target, ast.Name) or statement.value is None:
-        return None
-    return GraphNode(target.id, ast.unparse(statement.value), facts, source)
+    return GraphNode(target.id, ast.unparse(value), facts, source)
 
 
-def _renamed_input(statement: ast.stmt | None) -> dict[str, str] | None:
-    """The other name that a graph of dynamo gives to an input, `l_x_ = L_x_`; None for any other statement."""
+def _renamed_input(statement: ast.stmt | None) -> tuple[str, str] | None:
+    """An input and the other name that a graph of dynamo gives to it, `l_x_ = L_x_`; None for any other statement."""
     if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Name):
         return None
-    return {statement.value.id: target.id for target in statement.targets if isinstance(target, ast.Name)}
+    target = statement.targets[0]
+    if not isinstance(target, ast.Name):
+        return None
+    return statement.value.id, target.id
+
+
+def _renamed(item: GraphInput, names: tuple[str, str]) -> GraphInput:
+    if item.name == names[0]:
+        return replace(item, name=names[1])
+    return item
 
 
 def _names(value: ast.expr | None) -> tuple[str, ...]:

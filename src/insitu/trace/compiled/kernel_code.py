@@ -37,8 +37,8 @@ class Buffer:
 class KernelCall:
     """A call of a kernel: its name, the buffer at each position (None for a number), and what it writes.
 
-    `written` are positions; `out` is the buffer that it is given as `out`, or that it returns. `overwritten` are buffers
-    whose memory it writes to under a new name: it may read them before.
+    `written` are positions; `out` is the buffer that it is given as `out`, or that it returns. `overwritten` are
+    buffers whose memory it writes to under a new name: it may read them before.
     """
 
     name: str
@@ -192,10 +192,10 @@ class _ProgramReader:
         outs = [self._buffer(item.value) for item in call.keywords if item.arg == "out"]
         out = outs[0] if outs else result
         buffers = tuple(map(self._buffer, call.args))
-        call = KernelCall(name, buffers, self._written.get(name, ()), out)
-        earlier = [self._content_before(buffer) for _, buffer in call.outputs if buffer in self._earlier]
-        self._filled.update(buffer for _, buffer in call.outputs)
-        self.code.calls.append(replace(call, overwritten=tuple(earlier)))
+        found = KernelCall(name, buffers, self._written.get(name, ()), out)
+        earlier = [self._content_before(buffer) for _, buffer in found.outputs if buffer in self._earlier]
+        self._filled.update(buffer for _, buffer in found.outputs)
+        self.code.calls.append(replace(found, overwritten=tuple(earlier)))
 
     def _content_before(self, buffer: str) -> str:
         """The buffer whose content is in this memory before a kernel writes to it."""
@@ -219,4 +219,4 @@ class _ProgramReader:
         owner = self._buffer(expression.value)
         if owner is None or not isinstance(expression.slice, ast.Constant):
             return None
-        return f"{owner}[{expression.slice.value}]"
+        return f"{owner}[{expression.slice.value!r}]"
