@@ -1,9 +1,9 @@
 """Reads a graph as torch prints it: `GraphModule.print_readable`, which inductor's caches hold as well.
 
-    def forward(self, x: "f32[2, 3][3, 1]cpu"):
-        # File: model.py:8 in forward, code: y = torch.relu(x)
-        relu: "f32[2, 3][3, 1]cpu" = torch.ops.aten.relu.default(x);  x = None
-        return (relu,)
+def forward(self, x: "f32[2, 3][3, 1]cpu"):
+    # File: model.py:8 in forward, code: y = torch.relu(x)
+    relu: "f32[2, 3][3, 1]cpu" = torch.ops.aten.relu.default(x);  x = None
+    return (relu,)
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Reads the program that inductor generates for a graph: which kernels it runs, on which buffers.
 
-    cpp_fused_relu_0 = async_compile.cpp_pybinding(['const float*', 'float*'], ...)
+cpp_fused_relu_0 = async_compile.cpp_pybinding(['const float*', 'float*'], ...)
 
-    def call(args):
-        arg0_1, = args
-        buf0 = empty_strided_cpu((2, 3), (3, 1), torch.float32)
-        cpp_fused_relu_0(arg0_1, buf0)
-        return (buf0, )
+def call(args):
+    arg0_1, = args
+    buf0 = empty_strided_cpu((2, 3), (3, 1), torch.float32)
+    cpp_fused_relu_0(arg0_1, buf0)
+    return (buf0, )
 """
 
 from __future__ import annotations
