@@ -79,6 +79,9 @@ class GraphSession:
             found = self._callees[id(source)] = GraphCallee("function", name)
             self._sources[name] = source
             source.learn_reason()
+            backward = source.backward()
+            if backward is not None:
+                self._sources[f"{name}_backward"] = backward
         return found
 
     def graphs(self) -> list[CompiledGraph]:

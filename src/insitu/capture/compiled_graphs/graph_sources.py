@@ -97,6 +97,13 @@ class GraphSource:
             ends_with=compilation.ends_with if is_first else None,
         )
 
+    def backward(self) -> GraphSource | None:
+        """The graph of the gradients, if it is seen only here; inductor reports its own when it runs."""
+        compilation = self.compilation
+        if compilation is None or compilation.is_inductor or "backward" not in compilation.aten:
+            return None
+        return GraphSource("backward", compilation)
+
     def learn_reason(self) -> None:
         """Ask why the function was compiled again; torch knows it once the compilation has ended."""
         compilation = self.compilation
