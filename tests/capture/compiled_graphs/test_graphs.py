@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import insitu
 from insitu.capture import torch_compiler_internals
 from insitu.capture.torch_compiler_internals import GRAPH_PARTS, GraphPart, graph_part_owner
-from insitu.trace.compiled.compiled_graph import BEFORE_SESSION
+from insitu.trace.compiled.compiled_graph import BEFORE_SESSION, CompiledGraph
 from insitu.view import render
 
 HERE = Path(__file__).name
@@ -52,25 +52,48 @@ def names(trace: insitu.Trace) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit")
-def test_kernels_of_inductor_name_the_lines_that_they_fuse() -> None:
+def test_kernels_of_inductor_name_the_lines_that_they_fuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     model, x = Net(), torch.randn(5, 8)
+    first = graph_of_training(model, x)
+    modules = {node.module: node.module_type for node in first.nodes if node.module}
+    assert modules == {"first": "Linear", "norm": "LayerNorm", "last": "Linear"}
+    torch._dynamo.reset()
+    cached = graph_of_training(model, x)
+    assert cached.kernels == first.kernels
+    assert {node.module for node in cached.nodes} == {"", "norm"}  # where all calls of a line are in one module
+
+
+def graph_of_training(model: nn.Module, x: Tensor) -> CompiledGraph:
+    """The forward graph of a training step, in which kernels must have the right lines."""
     compiled = torch.compile(model)
     with nothing_left(), insitu.record(model) as trace:
         compiled(x).sum().backward()
     assert troubles(trace) == []
-    forward, *_ = trace.graphs.values()
+    (forward,) = trace.graphs.values()  # the gradients are computed outside the model
     assert (forward.backend, forward.direction) == ("inductor", "forward")
-    fused = {kernel.name: forward.sources(kernel) for kernel in forward.kernels if kernel.is_fused}
-    (layer_norm, softmax) = fused.values()
+    layer_norm, softmax = [forward.sources(kernel) for kernel in forward.kernels if kernel.is_fused]
     assert [line.text for line in layer_norm] == ["h = torch.relu(self.first(x)) * 2", "h = self.norm(h)"]
     assert [line.text for line in softmax] == ["return self.last(h).softmax(-1)"]
     assert {Path(line.file).name for line in (*layer_norm, *softmax)} == {HERE}
-    modules = {node.module: node.module_type for node in forward.nodes if node.module}
-    assert modules == {"first": "Linear", "norm": "LayerNorm", "last": "Linear"}
     text = render(trace)
     assert "cpp_fused_mul_native_layer_norm_relu_0(fuses=" in text
     assert "aten.rsqrt" not in text
     assert "aten.rsqrt" in render(trace, unfold=True)
+    return forward
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_the_backward_graph_of_inductor_is_in_the_backward_call() -> None:
+    compiled, x = torch.compile(Net()), torch.randn(5, 8)
+    with insitu.record() as trace:
+        compiled(x).sum().backward()
+    (run,) = [call for call in trace.calls if call.name == "inductor.graph_1"]
+    assert (run.phase, run.mode) == ("backward", "compiled")
+    assert trace[run.parent].name == "torch.Tensor.backward"
+    assert trace.graphs["inductor.graph_1"].direction == "backward"
+    assert troubles(trace) == []
 
 
 @pytest.mark.slow
