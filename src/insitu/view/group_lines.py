@@ -6,14 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from insitu.trace.compare.fused_groups import FusedGroup, GroupStatus, first_that_differs
-from insitu.trace.compiled.compiled_graph import GraphLine
+from insitu.trace.compiled.compiled_rows import lines_text
 from insitu.trace.diff import Diff
 from insitu.view.effect import away_text
 from insitu.view.line import Line
-from insitu.view.name import file_name
 from insitu.view.value import safe
 
-MOST_LINES = 6
 _WORDS: dict[GroupStatus, str] = {
     "same": "the same",
     "close": "equal within the tolerance",
@@ -52,16 +50,9 @@ def group_lines(diff: Diff) -> Iterator[Line]:
 
 def _title(group: FusedGroup) -> str:
     name = safe(group.kernel.name)
-    lines = [_spot(line) for line in group.lines[:MOST_LINES]]
-    if len(group.lines) > MOST_LINES:
-        lines.append(f"{len(group.lines) - MOST_LINES} more")
-    if not lines:
+    if not group.lines:
         return f"{name} (its lines are not known)"
-    return f"{name} (fuses {', '.join(lines)})"
-
-
-def _spot(line: GraphLine) -> str:
-    return f"{file_name(line.file)}:{line.line}"
+    return f"{name} (fuses {safe(lines_text(group.lines))})"
 
 
 def _size(group: FusedGroup) -> str:

@@ -67,7 +67,7 @@ class InsideRun:
 
     def _record_kernel(self, parent: int, number: int, new_callee: type[GraphCallee]) -> int:
         probe, kernel = self._probe, self._graph.kernels[number]
-        callee = new_callee("function", kernel_name(kernel, self._graph.backend), _place(self._graph, kernel))
+        callee = new_callee("function", kernel_name(kernel), _place(self._graph, kernel))
         record = new_record(callee, parent, phase=self._phase)
         self._write(record, (), kernel_arguments(self._graph, kernel))
         at = probe.append(record)

@@ -7,6 +7,7 @@ events.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import count
@@ -25,6 +26,7 @@ from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts
 from insitu.trace.trace import Trace
 
 COMPILED_FUNCTION = "torch.compile."  # before the name of a compiled function that is not a module
+MOST_NAME = 44
 MOST_LINES = 6  # that the row of a kernel names
 
 
@@ -39,20 +41,42 @@ def with_compiled_rows(trace: Trace, *, closed: bool = False) -> Trace:
     return Trace(_Expansion(trace, graphs, closed=closed).events(), about=trace.about)
 
 
-def kernel_name(kernel: Kernel, backend: str = "inductor") -> str:
-    """The name of a kernel as a call."""
-    return f"{backend}.{kernel.name}"
+def kernel_name(kernel: Kernel) -> str:
+    """The name of a kernel as a call: the beginning and the end of a long one, so that its lines have room.
+
+    >>> kernel_name(Kernel("cpp_fused_add_embedding_native_layer_norm_native_layer_norm_backward_view_6"))
+    'cpp_fused_add_embedding_n…backward_view_6'
+    """
+    name = kernel.name
+    if len(name) <= MOST_NAME:
+        return name
+    return f"{name[:25]}…{name[-15:]}"
 
 
 def kernel_arguments(graph: CompiledGraph, kernel: Kernel) -> dict[str, Any]:
     """What the row of a kernel says: the lines of the program that it fuses."""
     if not kernel.nodes:
         return {"fuses": Word("not known")}
-    lines = list(dict.fromkeys(_spot(source) for source in graph.sources(kernel)))
-    shown = lines[:MOST_LINES]
-    if len(lines) > MOST_LINES:
-        shown.append(f"{len(lines) - MOST_LINES} more")
-    return {"fuses" if kernel.is_fused else "from": Word(" ".join(shown))} if shown else {}
+    lines = lines_text(graph.sources(kernel))
+    if not lines:
+        return {}
+    return {"fuses" if kernel.is_fused else "from": Word(lines)}
+
+
+def lines_text(lines: Iterable[GraphLine]) -> str:
+    """Lines of the program in a few words; of many the first ones.
+
+    >>> lines_text([GraphLine("/a/net.py", 3, "f", ""), GraphLine("/a/net.py", 5, "f", "")])
+    'net.py:3,5'
+    """
+    found = list(dict.fromkeys((_file(line), line.line) for line in lines))
+    numbers: dict[str, list[str]] = {}
+    for file, number in found[:MOST_LINES]:
+        numbers.setdefault(file, []).append(str(number))
+    texts = [f"{file}:{','.join(group)}" for file, group in numbers.items()]
+    if len(found) > MOST_LINES:
+        texts.append(f"and {len(found) - MOST_LINES} more")
+    return " ".join(texts)
 
 
 def node_call(node: GraphNode) -> tuple[str, str]:
@@ -104,8 +128,9 @@ class RowOrder:
         yield from ((number, None) for number in unseen)
 
 
-def _spot(source: GraphLine) -> str:
-    return f"{source.file.replace(chr(92), '/').rpartition('/')[2]}:{source.line}"
+def _file(source: GraphLine) -> str:
+    """The name of a file without its folder."""
+    return re.split(r"[/\\]", source.file)[-1]
 
 
 class _Expansion:
@@ -145,7 +170,7 @@ class _Expansion:
             yield from _GraphRows(self, call, graph, closed=self._closed).rows()
         if graph.ends_with is not None:
             source = graph.ends_with.source
-            where = f" at {_spot(source)}" if source is not None and source.file else ""
+            where = f" at {lines_text([source])}" if source is not None and source.file else ""
             yield self._mark(call, f"graph break{where}: {_first_line(graph.ends_with.reason)}")
 
     def _mark(self, call: Call, text: str) -> Mark:
@@ -207,7 +232,7 @@ class _GraphRows:
                 self._results[node.name] = self._expansion.facts(node.facts, None)
 
     def _kernel_row(self, kernel: Kernel) -> Call:
-        row = self._expansion.row(self._call, "function", kernel_name(kernel, self._graph.backend))
+        row = self._expansion.row(self._call, "function", kernel_name(kernel))
         row.kwargs = kernel_arguments(self._graph, kernel)
         named = [self._graph.node(output.node) for output in kernel.outputs]
         found = [self._expansion.facts(node.facts, row.id) for node in named if node is not None]
