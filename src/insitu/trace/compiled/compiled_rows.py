@@ -26,6 +26,7 @@ from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts
 from insitu.trace.trace import Trace
 
 COMPILED_FUNCTION = "torch.compile."  # before the name of a compiled function that is not a module
+_EARLIER = re.compile(r"^\d+/\d+: ")  # torch's number of the compilation whose guard failed
 MOST_NAME = 44
 MOST_LINES = 6  # that the row of a kernel names
 
@@ -164,7 +165,7 @@ class _Expansion:
 
     def _inside(self, call: Call, graph: CompiledGraph) -> Iterator[Event]:
         if graph.recompiled and graph.name not in self._explained:
-            yield self._mark(call, f"compiled again: {_first_line(graph.recompiled)}")
+            yield self._mark(call, f"compiled again: {_EARLIER.sub('', _first_line(graph.recompiled))}")
         self._explained.add(graph.name)
         if not any(isinstance(child, Call) and child.mode == "compiled" for child in self._trace.children(call)):
             yield from _GraphRows(self, call, graph, closed=self._closed).rows()
