@@ -140,8 +140,8 @@ def test_a_module_compiled_in_place_is_recorded() -> None:
         assert torch.equal(model(x), expected)
     model(x)
     assert backend.count == 1
-    assert summary(trace) == [("module", "Model", "")] * 2
-    assert [call.step for call in trace.calls] == [0, 1]
+    assert summary(trace) == [("module", "Model", ""), ("function", "Backend.graph_0", "")] * 2
+    assert [call.step for call in trace.calls] == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -416,7 +416,7 @@ def test_a_model_compiled_with_inductor_is_recorded() -> None:
         with nothing_left(), insitu.record(compiled, level=level) as trace:
             result = compiled(x)
         assert torch.equal(result, expected)
-        assert summary(trace) == [("module", "Model", "")]
+        assert summary(trace) == [("module", "Model", ""), ("function", "inductor.graph_0", "")]
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == before
 
 

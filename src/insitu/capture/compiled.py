@@ -134,6 +134,8 @@ class Region:
         except Exception as error:
             probe.trouble("recording a compiled call", error)
         self.taking, probe.taking, probe.paused = probe.taking, False, True
+        if probe.services.graphs is not None:
+            probe.services.graphs.enter(probe, self.at)
 
     def _open(self, called: Any, args: Any, kwargs: Any, frame: FrameType) -> None:
         probe = self.probe
@@ -150,6 +152,8 @@ class Region:
     def close(self, result: Any, error: BaseException | None) -> None:
         """The region has ended."""
         probe, at = self.probe, self.at
+        if probe.services.graphs is not None:
+            probe.services.graphs.leave(probe)
         if probe.over:
             return
         probe.taking, probe.paused = self.taking, False

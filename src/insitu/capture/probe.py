@@ -43,6 +43,7 @@ from insitu.trace.event import MarkKind
 
 if TYPE_CHECKING:
     from insitu.capture.budget import Budget
+    from insitu.capture.compiled_graphs.graph_session import GraphSession
     from insitu.capture.deferral import Deferral
     from insitu.capture.guard.check import GuardChecks
 
@@ -104,7 +105,8 @@ class ProbeScope:
 class Services:
     """What the probes of a recording share: the names of modules, who takes their records, who hears of trouble.
 
-    With a `live`, records are handed on as soon as they are complete. A `budget` limits the length of the tapes.
+    With a `live`, records are handed on as soon as they are complete. A `budget` limits the length of the tapes. With
+    `graphs`, the graphs that run in compiled regions are recorded.
     """
 
     names: ModuleNames
@@ -113,6 +115,7 @@ class Services:
     checks: GuardChecks | None = None
     budget: Budget | None = None
     deferral: Deferral | None = None
+    graphs: GraphSession | None = None
 
 
 class Probe:

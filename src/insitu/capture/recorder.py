@@ -17,6 +17,8 @@ from torch import nn
 from insitu.capture.budget import Budget, Overflow
 from insitu.capture.collectives import work_waits
 from insitu.capture.compiled import regions
+from insitu.capture.compiled_graphs.graph_hooks import graph_hooks
+from insitu.capture.compiled_graphs.graph_session import GraphSession
 from insitu.capture.decode import Decoder
 from insitu.capture.deferral import new_deferral
 from insitu.capture.guard.check import GuardChecks
@@ -57,6 +59,7 @@ class Recorder:
         checks: GuardChecks | None = None,
         memory: int = MEMORY,
         archive: Overflow | None = None,
+        inside_compiled: bool = False,
     ) -> None:
         self.level, self.only, self.sinks, self.rank = level, tuple(only), tuple(sinks), rank
         self.checks = checks
@@ -68,6 +71,8 @@ class Recorder:
         self.keeps_values = callable(keep)
         self.memory, self.archive = memory, archive
         self.budget: Budget | None = None
+        self.graphs: GraphSession | None = None
+        self._inside_compiled = inside_compiled
         self.probes: list[Probe] = []
         self._numbers = itertools.count(thread)
         self._threads: dict[int, Probe] = {}
@@ -94,6 +99,7 @@ class Recorder:
             if self.level != "python":
                 regions.begin()
                 undo.callback(regions.end)
+                self._show_graphs(undo)
             if self.level in ("functions", "aten"):
                 work_waits.begin()
                 undo.callback(work_waits.end)
@@ -108,6 +114,13 @@ class Recorder:
 
     def _new_live(self) -> Live:
         return Live(self.decoder(), self.sinks, self.trouble, self.deferral)
+
+    def _show_graphs(self, undo: ExitStack) -> None:
+        """Record the graphs that run in compiled regions, unless events are handed on at once or only checked."""
+        if self.live is None:
+            self.graphs = GraphSession(inside=self._inside_compiled)
+            graph_hooks.begin()
+            undo.callback(graph_hooks.end)
 
     def _limit(self) -> None:
         """Keep what is recorded within the memory that it may take."""
@@ -164,7 +177,13 @@ class Recorder:
 
     def _services(self) -> Services:
         return Services(
-            self.names, self.trouble, live=self.live, checks=self.checks, budget=self.budget, deferral=self.deferral
+            self.names,
+            self.trouble,
+            live=self.live,
+            checks=self.checks,
+            budget=self.budget,
+            deferral=self.deferral,
+            graphs=self.graphs,
         )
 
     def join(self, module: nn.Module | None) -> Probe | None:

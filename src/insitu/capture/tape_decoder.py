@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from insitu.capture.calls import FunctionCallee, OperatorCallee, PythonCallee
+from insitu.capture.compiled_graphs.graph_session import GraphCallee
 from insitu.capture.flops import flops
 from insitu.capture.names import ModuleCallee
 from insitu.capture.segment import THREAD_STRIDE, Ids, adding
@@ -145,14 +146,14 @@ class TapeDecoder:
             decoder.rank,
         )
         if result is not RUNNING and not is_open:
-            call.duration = round((end - start) * 1e9)
+            call.duration = round((end - start) * 1e9) if end != start or kind is not GraphCallee else None
             self._end(call, result)
         if kind is PythonCallee and callee.code is not None:
             call.defined = decoder.sites.definition(callee.code)
         if nodes or phase == BACKWARD:
             self._connect(call, callee, nodes)
         call.flops = flops(call)
-        if is_vmapped or phase == COMPILED:
+        if is_vmapped or phase == COMPILED or kind is GraphCallee:
             call.mode = unusual_mode(phase, kind)
         return call
 
@@ -219,6 +220,8 @@ class TapeDecoder:
             is_vmapped = is_vmapped or decoder.sites.is_vmapped(frames)
         if type(callee) is ModuleCallee:
             module = callee.facts
+        elif type(callee) is GraphCallee:
+            site, module = callee.site(decoder.sites, site), callee.module(module)
         return site, module, decoder.steps.of(callee, step, start), is_vmapped
 
     def plain(self, item: Any) -> Any:
@@ -272,7 +275,7 @@ WORDS = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format}
 
 def unusual_mode(phase: int, kind: type) -> Mode:
     """The mode of a call that is compiled, or inside a `torch.vmap`. Operators there see the whole batch."""
-    if phase == COMPILED:
+    if phase == COMPILED or kind is GraphCallee:
         return "compiled"
     if kind is OperatorCallee:
         return "eager"

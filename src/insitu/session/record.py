@@ -44,6 +44,7 @@ def record(
     only: str | Iterable[str] | None = None,
     memory: int | str | None = None,
     overflow: str | None = None,
+    inside_compiled: bool = False,
 ) -> TraceSession:
     """Record the calls of a model, or of everything that torch does in a block, as a `Trace`.
 
@@ -59,6 +60,8 @@ def record(
             the memory, and `trace.missing` says so.
         overflow: Where the oldest steps go: "drop" (the default), or "disk", a temporary folder from which
             `insitu.save(trace, "trace.h5")` writes them as well.
+        inside_compiled: Whether the graphs of compiled functions also run call by call, for the values inside. The
+            results of the program remain those of the compiled code.
 
     Examples:
         >>> import torch, insitu
@@ -68,7 +71,16 @@ def record(
         >>> trace.calls[0].outputs
         (f32[4, 2],)
     """
-    return TraceSession("record", subject, level=level, keep=keep, only=only, memory=memory, overflow=overflow)
+    return TraceSession(
+        "record",
+        subject,
+        level=level,
+        keep=keep,
+        only=only,
+        memory=memory,
+        overflow=overflow,
+        inside_compiled=inside_compiled,
+    )
 
 
 class SessionPrinter(Protocol):
@@ -104,8 +116,10 @@ class TraceSession(Session["TraceEntry"]):
         overflow: str | None = None,
         folder: str | None = None,
         gate: TraceGate | None = None,
+        inside_compiled: bool = False,
     ) -> None:
         super().__init__()
+        self._inside_compiled = inside_compiled
         self._gate = gate
         self._memory = MEMORY if memory is None else capacity("memory", memory)
         self._overflow = choose("overflow", overflow or "drop", OVERFLOWS)
@@ -152,6 +166,7 @@ class TraceSession(Session["TraceEntry"]):
             rank=current_rank(),
             memory=self._memory,
             archive=trace._archive,
+            inside_compiled=self._inside_compiled,
         )
 
 
@@ -197,7 +212,19 @@ class TraceEntry(Entry):
         finally:
             if self.recorder is not None:
                 self.recorder.stop()
+                self._keep_graphs(self.recorder)
             self.trace._detach()
+
+    def _keep_graphs(self, recorder: Recorder) -> None:
+        """Let the trace say which graphs ran in compiled regions."""
+        if recorder.graphs is None or self.printer is not None:
+            return
+        try:
+            found = recorder.graphs.graphs()
+            if found:
+                self.trace.about["compiled"] = [graph.plain() for graph in found]
+        except Exception as own:
+            recorder.trouble("reading compiled graphs", own)
 
     def report(self, error: BaseException | None) -> None:
         """Print the footer. If the block ended normally, warn about patterns that matched nothing."""

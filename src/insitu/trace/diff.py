@@ -13,6 +13,7 @@ from insitu.errors import ChoiceError, MissingError
 from insitu.trace.compare.change import SAME_MANNER, Change, Changes, Manner, MovedLayers, Remark, SideName
 from insitu.trace.compare.closeness import Certainty, Tolerance, weakest
 from insitu.trace.compare.distance import Distance
+from insitu.trace.compare.fused_groups import FusedGroup, first_that_differs
 from insitu.trace.compare.relation import Relations
 from insitu.trace.compare.relative import RelativeError
 from insitu.trace.event import Call, Site, Variable
@@ -202,7 +203,8 @@ class Diff:
     say which steps, ranks, threads or layers only one run has. `evidence` counts the outputs that were compared by
     values, by statistics, by structure only. `ranks` says how the values of several ranks were joined, if one run has
     several and the other is one process. With a reference, `distance` says how far the results of both runs are
-    from those of the reference.
+    from those of the reference. `groups` are the kernels of compiled code, each beside the calls that it fuses, if one
+    of the traces was recorded with `inside_compiled=True`, and `group` is the first of them that differs.
 
     Four questions, from the strictest to the loosest:
 
@@ -224,6 +226,12 @@ class Diff:
     model: ModelPaths = field(default_factory=ModelPaths)  # of recorded runs: the order of its layers
     distance: Distance | None = None
     ranks: RankJoin | None = None
+    groups: tuple[FusedGroup, ...] = ()
+
+    @property
+    def group(self) -> FusedGroup | None:
+        """The first kernel of compiled code whose output differs from that of the graph; None if there is none."""
+        return first_that_differs(self.groups)
 
     @property
     def remarks(self) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from insitu.errors import InsituError, MissingError, SubjectError, choose
 from insitu.trace.collective import Collective, collective_of
+from insitu.trace.compiled.compiled_graph import CompiledGraph, graphs_of
 from insitu.trace.crash import Crash, crash_of
 from insitu.trace.event import (
     STATISTICS,
@@ -123,6 +124,11 @@ class Trace:
     def crash(self) -> Crash | None:
         """Why a guard wrote the last steps of a run; None for any other trace."""
         return crash_of(self.about.get("crash"))
+
+    @property
+    def graphs(self) -> dict[str, CompiledGraph]:
+        """The graphs that torch.compile captured and that ran, by the names of their calls; none if nothing did."""
+        return graphs_of(self.about.get("compiled")) or {}
 
     @property
     def _index(self) -> _Index:

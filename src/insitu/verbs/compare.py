@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from insitu.errors import SubjectError, brief, tell
 from insitu.store.rank_files import files_of_ranks
 from insitu.trace.compare.closeness import Tolerance
+from insitu.trace.compare.fused_groups import FusedGroup, fused_groups
 from insitu.trace.compare.reference import add_distances
 from insitu.trace.compare.traces import compare_traces
+from insitu.trace.compiled.compiled_runs import compiled_runs, without_graphs
+from insitu.trace.compiled.region_pairs import compiled_paths, with_closed_modules
 from insitu.trace.diff import Diff
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import Event, TensorFacts, Variable
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from insitu.store.run.run import Run
     from insitu.store.run.series import Series
 
+DOUBLE = "float64"
 RECORDED = "recorded run"
 Subject = Any  # a Trace, a Run, or the path of a file with one
 
@@ -52,7 +56,9 @@ def compare(
         a: A trace, a recorded run, or the file of one. Of several ranks, a list of their traces. If one side is one
             process and the other has several ranks, the parts that the ranks hold are joined first.
         b: The other one.
-        reference: A third one, such as a run in float64: each cause says how far a and b are from it.
+        reference: A third one, such as a run in float64: each cause says how far a and b are from it. With "float64",
+            the graphs of compiled code run again in double precision, from the values that the trace has kept, and
+            each kernel says how far it and its graph are from that.
         rename: Paths of a, and what b calls them: `{"encoder.layer.*": "encoder.layers.*"}`.
         rtol: The relative tolerance; by default that of `torch.testing` for each dtype.
         atol: The absolute tolerance; by default that of `torch.testing` for each dtype.
@@ -71,13 +77,16 @@ def compare(
         (False, 'argument', 'argument 2 is 0 in b, -1 in a', 'statistics')
     """
     tolerance = Tolerance(rtol, atol)  # a wrong tolerance raises before files are read
+    is_double = isinstance(reference, str) and reference == DOUBLE
     with ExitStack() as files:
         one, other = _opened(a, files), _opened(b, files)
         first, second = _narrowed(one, other, rename, tolerance) or (
             _Run("a", *_ranked(one)),
             _Run("b", *_ranked(other)),
         )
-        third = None if reference is None else _Run("reference", *_ranked(_opened(reference, files)))
+        third = None
+        if reference is not None and not is_double:
+            third = _Run("reference", *_ranked(_opened(reference, files)))
     for run in filter(None, (second, third)):
         _check_kinds(first, run)
     for run in filter(None, (first, second, third)):
@@ -86,11 +95,28 @@ def compare(
     if needs_joining(first.ranked, second.ranked):
         diff, traces = compare_ranks(first.by_path, second.by_path, rename, tolerance, labels)
     else:
-        traces = (first.trace, second.trace)
+        traces = _without_compiled_parts(first.trace, second.trace)
         diff = compare_traces(*traces, rename=rename, tolerance=tolerance, labels=labels)
     if third is not None:
-        add_distances(diff, traces, third.trace, rename, tolerance)
+        add_distances(diff, traces, without_graphs(third.trace), rename, tolerance)
+    diff.groups = _groups(first.trace, second.trace, tolerance, is_double=is_double)
     return diff
+
+
+def _without_compiled_parts(a: Trace, b: Trace) -> tuple[Trace, Trace]:
+    """Both traces without what is inside modules that are compiled in one of them: there each is one call."""
+    one, other = without_graphs(a), without_graphs(b)
+    return with_closed_modules(one, compiled_paths(other)), with_closed_modules(other, compiled_paths(one))
+
+
+def _groups(a: Trace, b: Trace, tolerance: Tolerance, *, is_double: bool) -> tuple[FusedGroup, ...]:
+    """The kernels of the compiled run, with their distances from double precision on demand."""
+    compiled = b if compiled_runs(b) else a
+    if not is_double:
+        return fused_groups(compiled, tolerance)
+    from insitu.capture.compiled_graphs.double_run import double_results  # needs torch
+
+    return fused_groups(compiled, tolerance, double_results(compiled))
 
 
 class _Run(NamedTuple):

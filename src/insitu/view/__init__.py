@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from insitu.errors import ChoiceError, SubjectError
 from insitu.trace.collector import pause_collector
+from insitu.trace.compiled.compiled_rows import with_compiled_rows
 from insitu.trace.counter import count_progress
 from insitu.trace.event import Call, Event
 from insitu.trace.order import completion_order, moments
@@ -170,7 +171,8 @@ def show(
         return
     if not is_ready(view):
         options = {**_stream_options(view, file, width), **options}
-    lines = replay(subject.events, make_for_replay(view, **options), only)
+    whole = with_compiled_rows(subject, closed=not options.get("unfold"))
+    lines = replay(whole.events, make_for_replay(view, **options), only)
     with pause_collector():
         write_all(chain(crash_lines(subject), missing_lines(subject), lines), file, color, width)
 

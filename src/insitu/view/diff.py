@@ -12,6 +12,7 @@ from insitu.trace.diff import Cause, Compared, Diff, Difference, Status
 from insitu.trace.event import Call
 from insitu.view.agreement import QUIET, agreement, results_text
 from insitu.view.effect import chain_text, distance_text, effect_text
+from insitu.view.group_lines import group_lines
 from insitu.view.headline import again, called, called_in, headline, output, seen, size_cell, size_text
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import spot
@@ -78,6 +79,7 @@ def verdict_lines(diff: Diff) -> Iterator[Line]:
     first = diff.first
     if first is None:
         yield Line(((agreement(diff), "green" if diff.close else "yellow"),))
+        yield from group_lines(diff)
         yield from _remarks(diff)
         return
     lead = "first difference"
@@ -91,6 +93,7 @@ def verdict_lines(diff: Diff) -> Iterator[Line]:
     yield Line(((f"  {_size(diff, first)}", ""),))
     yield from _effect(diff, first)
     yield from _other_causes(diff, first)
+    yield from group_lines(diff)
     yield from _remarks(diff)
 
 

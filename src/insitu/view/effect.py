@@ -93,10 +93,12 @@ def distance_text(distance: Distance, place: str) -> str:
     >>> distance_text(Distance(RelativeError(3e-7), RelativeError(0.02), is_close_a=True), "here")
     'here a is 3e-07 from the reference, b 0.02: b is wrong'
     """
-    return f"{place} a is {_away(distance.a)} from the reference, b {_away(distance.b)}: {_WRONG[distance.wrong]}"
+    a, b = away_text(distance.a), away_text(distance.b)
+    return f"{place} a is {a} from the reference, b {b}: {_WRONG[distance.wrong]}"
 
 
-def _away(error: RelativeError | None) -> str:
+def away_text(error: RelativeError | None) -> str:
+    """How far a run is from a reference."""
     if error is None:
         return "an unknown distance"
     if error.size == 0:

@@ -36,6 +36,7 @@ class Footer:
 
     def add(self, calls: Sequence[Call], *, left_out: int = 0) -> None:
         """Count calls that have rows, or that a row includes, and those that have none."""
+        calls = [call for call in calls if not _is_inside_compiled(call)]
         self._calls += len(calls)
         self._left_out += left_out
         for call in [call for call in calls if call.parent is None]:
@@ -81,6 +82,11 @@ class Footer:
         if self._left_out:
             return f"{self._calls:,} of {self._calls + self._left_out:,} calls"
         return _calls(self._calls)
+
+
+def _is_inside_compiled(call: Call) -> bool:
+    """Whether a row is one of a compiled graph, which no call of the program made."""
+    return call.mode == "compiled" and call.duration is None
 
 
 def _grey(*texts: str) -> list[Span]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from insitu.errors import SubjectError, tell
 from insitu.trace.collector import pause_collector
+from insitu.trace.compiled.compiled_rows import with_compiled_rows
 from insitu.trace.counter import count_progress
 from insitu.trace.diff import Diff
 from insitu.trace.event import Event, Variable
@@ -101,8 +102,9 @@ def page(
             answers = diff_answers(subject, _first_row(header["diff"]))
             pane = series or pane_of_diff(subject)
         elif subject is not None:
-            events = _chosen(subject, only, steps)
-            facts = _fill(subject, events, tables, rows, depth)
+            whole = with_compiled_rows(subject)
+            events = _chosen(whole, only, steps)
+            facts = _fill(whole, events, tables, rows, depth)
             answers = trace_answers(subject, facts.found, tables.places, source=source)
             pane = series or pane_of_trace([event for event in events if isinstance(event, Variable)])
             header |= {"about": _about(subject), "events": len(events), "empty": _reason_if_empty(subject, events)}
