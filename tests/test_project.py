@@ -371,7 +371,7 @@ def test_the_changelog_begins_with_this_version() -> None:
 def test_the_pinned_torch_is_in_the_declared_range() -> None:
     pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert pins["torch"].split(".")[0] == "2" and "torch>=2.7,<3" in declared["dependencies"]
+    assert pins["torch"].split(".")[0] == "2" and "torch>=2.6,<3" in declared["dependencies"]
     tools = {re.split(r"[><=]", name)[0] for name in declared["optional-dependencies"]["dev"]}
     assert tools <= set(pins)
 
