@@ -55,6 +55,7 @@ def sample(argument: Any) -> Any:
     return known.get(argument.name, torch.device("cpu") if kind == "Device" else torch.float32)
 
 
+@pytest.mark.filterwarnings("ignore:_aminmax is deprecated")  # since torch 2.14 or 2.15
 def test_an_operator_whose_overload_is_called_like_a_property_is_recorded() -> None:
     alike = [each for each in overloads() if each._overloadname in FACTS or hasattr(Tensor, each._overloadname)]
     assert {str(each) for each in alike} >= {"aten.mean.dim", "aten.max.dim", "aten.to.device", "aten.squeeze_.dim"}

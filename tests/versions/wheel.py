@@ -1,7 +1,7 @@
 """The wheels of torch, and the packages of CUDA that the larger ones cannot be imported without.
 
-A torch from the index brings five gigabytes of CUDA packages. `import torch` loads their libraries, and nothing else here
-uses them. So all torches of one CUDA share one folder with them.
+A torch from the index brings five gigabytes of CUDA packages. `import torch` loads their libraries, and nothing else
+here uses them. So all torches of one CUDA share one folder with them.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def wheel(pair: Pair, python: str, downloads: Path) -> Wheel:
 
 def _on_disk(version: str, python: str, downloads: Path) -> Wheel | None:
     tag = "cp" + python.replace(".", "")
-    paths = [path for path in sorted(downloads.glob(f"torch-*-{tag}-{tag}-*.whl"))]
+    paths = sorted(downloads.glob(f"torch-*-{tag}-{tag}-*.whl"))
     return next((each for each in map(Wheel, paths) if each.version == version), None)
 
 

@@ -6,15 +6,15 @@ session runs, and not the function: programs may have it under a name of their o
 
 from __future__ import annotations
 
-import os
 import threading
 from types import FunctionType
 from typing import Any
 
 import torch
 
-from insitu.capture.modes import FunctionMode, function_stack, never_compile, skip_when_compiling
+from insitu.capture.modes import FunctionMode, Handler, function_stack, never_compile, skip_when_compiling
 from insitu.capture.torch_internals import is_function_mode_enabled
+from insitu.operating_system import at_fork
 
 BACKWARD: Any = torch.autograd.backward
 
@@ -71,7 +71,8 @@ class BackwardCalls:
         mode = modes[-1]
         above = mode.remove()
         try:
-            mode.__torch_function__(BACKWARD, (), (as_tuple(tensors),), options)
+            handle: Handler = mode.__torch_function__
+            handle(BACKWARD, (), (as_tuple(tensors),), options)
         finally:
             mode.enter(above or 0)
 
@@ -106,5 +107,5 @@ def show(
 
 
 backward_calls = BackwardCalls()
-os.register_at_fork(after_in_child=backward_calls.abandon)
+at_fork(after_in_child=backward_calls.abandon)
 skip_when_compiling(BackwardCalls.call, as_tuple)

@@ -30,14 +30,14 @@ from insitu.capture.tape import COMPILED, Raised, new_record
 from insitu.capture.tensors import guarded
 from insitu.capture.torch_internals import (
     DYNAMO,
-    compilation_callbacks,
     LIFTS_DISPATCH_MODES,
+    compilation_callbacks,
     compiled_call,
     frame_switch,
     is_compiled_wrapper,
     replace_frame_switch,
-    report_missing,
 )
+from insitu.capture.torch_parts import report_missing
 from insitu.operating_system import at_fork
 
 

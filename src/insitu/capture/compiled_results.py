@@ -7,7 +7,6 @@ the region ends.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -20,6 +19,7 @@ from insitu.capture.torch_internals import (
     keeps_compiled_result,
     replace_compiled_function,
 )
+from insitu.operating_system import at_fork
 
 get_ident = threading.get_ident
 
@@ -113,7 +113,7 @@ class Catches:
 
 
 catches = Catches()
-os.register_at_fork(after_in_child=catches.abandon)
+at_fork(after_in_child=catches.abandon)
 
 
 def result_of(wrapper: FrameType) -> KeptResult | CaughtResult:

@@ -14,6 +14,7 @@ from typing import Any
 from torch.overrides import TorchFunctionMode
 
 from insitu.capture.torch_internals import (
+    LIFTS_DISPATCH_MODES,
     DispatchMode,
     dispatch_mode_at,
     dispatch_stack_length,
@@ -73,7 +74,10 @@ class AtenMode(DispatchMode):
     def enter(self, below: int = 0) -> None:
         """Put this mode on the stack of this thread, below that many others."""
         above = [pop_dispatch_mode(None) for _ in range(min(below, dispatch_stack_length()))]
-        self.__enter__()
+        if LIFTS_DISPATCH_MODES:
+            push_dispatch_mode(self)  # torch's own __enter__ keeps dynamo from compiling, as long as it is not undone
+        else:
+            self.__enter__()
         for other in reversed(above):
             push_dispatch_mode(other)
 

@@ -2,8 +2,8 @@
 
 Each part is looked up once, when this file is imported, and gets a public name here. The table in `INTERNALS` says what
 the part is needed for, which torch is known to have it, and what is switched off without it. A missing part never
-breaks an import: a stand-in takes its place, and the first session warns once (`report_missing`). Where an earlier torch
-had another part for the same work, that part is used there, and nobody is warned.
+breaks an import: a stand-in takes its place, and the first session warns once (`report_missing`). Where an earlier
+torch had another part for the same work, that part is used there, and nobody is warned.
 
 The names are the objects of torch themselves, not functions around them: most are used for each call that is recorded.
 
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from insitu.capture.torch_parts import INTERNALS, Internal, enter_part, has, lookup, report_missing
+from insitu.capture.torch_parts import INTERNALS, Internal, enter_part, has, lookup, report_part
 from insitu.capture.torch_parts import find_part as _part
 from insitu.capture.torch_versions import OLDEST
 
@@ -273,18 +273,21 @@ def packed_names(node: Any) -> Iterator[tuple[str, str]]:
             yield name, name.removeprefix(_RAW)
 
 
+UNPACK_HOOK = "torch._C._autograd.SavedTensor.unpack_hook"
 _part(
-    "torch._C._autograd.SavedTensor.unpack_hook",
+    UNPACK_HOOK,
     None,
     why="tells whether a hook has packed a saved tensor: to unpack it could run code of the user",
     without="errors about tensors that were changed in place do not name the call that changed them",
     since="2.10",
+    is_rare=True,
 )
 packed_data: Callable[[Any], Any] = attrgetter("data")
 
 
 def is_packed_by_hook(saved: Any) -> bool:
     """Whether a hook has packed a saved tensor, or may have: torch before 2.10 does not say."""
+    report_part(INTERNALS[UNPACK_HOOK])
     return getattr(saved, "unpack_hook", True) is not None
 
 

@@ -19,7 +19,8 @@ from insitu.errors import tell
 class Internal:
     """A private part of torch: its name, why insitu needs it, since which torch it is known, what is off without it.
 
-    `earlier` names the part that did the same in earlier torches, if there was one.
+    `earlier` names the part that did the same in earlier torches, if there was one. Users hear that a part is missing
+    when the first session starts or, with `is_rare`, when the part would be used.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Internal:
     without: str
     is_missing: bool
     earlier: str = ""
+    is_rare: bool = False
 
     @property
     def is_replaced(self) -> bool:
@@ -40,14 +42,22 @@ _told: set[str] = set()
 
 
 def find_part(
-    name: str, fallback: Any, *, why: str, without: str, since: str = OLDEST, use: Any = None, earlier: str = ""
+    name: str,
+    fallback: Any,
+    *,
+    why: str,
+    without: str,
+    since: str = OLDEST,
+    use: Any = None,
+    earlier: str = "",
+    is_rare: bool = False,
 ) -> Any:
     """Look up a part of torch by its full name and enter it in the table.
 
     Returns the part, or `use` where the part is an attribute that is read by name. Without the part: the fallback.
     """
     found = lookup(name)
-    enter_part(Internal(name, why, since, without, is_missing=found is None, earlier=earlier))
+    enter_part(Internal(name, why, since, without, is_missing=found is None, earlier=earlier, is_rare=is_rare))
     if found is None:
         return fallback
     if use is None:
@@ -84,9 +94,16 @@ def has(*names: str) -> bool:
 
 
 def report_missing() -> None:
-    """Warn once about a torch that was never tried, and once about each thing that is off because torch lacks a part."""
+    """Warn once about a torch that was never tried, and about each thing that is off because torch lacks a part."""
     report_untried(torch.__version__)
     for part in INTERNALS.values():
-        if part.is_missing and not part.is_replaced and part.without not in _told:
-            _told.add(part.without)
-            tell(f"torch {torch.__version__} does not have {part.name}, so {part.without}")
+        if not part.is_rare:
+            report_part(part)
+
+
+def report_part(part: Internal) -> None:
+    """Warn once if this torch lacks a part, and has no earlier one for the same work."""
+    is_off = part.is_missing and not part.is_replaced
+    if is_off and part.without not in _told:
+        _told.add(part.without)
+        tell(f"torch {torch.__version__} does not have {part.name}, so {part.without}")
