@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.versions.environment import ROOT, Environment, Workshop
 from tests.versions.interpreters import interpreter
 from tests.versions.pairs import PAIRS, Pair, parse_pair
-from tests.versions.suite import Outcome, outcome, ready_environments, run_tests
+from tests.versions.suite import Outcome, Selection, outcome, ready_environments, run_tests
 
 
 def main() -> int:
@@ -38,6 +38,8 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=folder, help="where the environments are made")
     parser.add_argument("--downloads", type=Path, default=downloads, help="where the wheels are kept")
     parser.add_argument("--workers", type=int, default=2, help="how many tests run at the same time")
+    parser.add_argument("--tests", nargs="+", default=[], metavar="PATH", help="run these tests (default: all)")
+    parser.add_argument("--quick", action="store_true", help="leave out slow tests")
     parser.add_argument("--make", action="store_true", help="make the environments and run nothing")
     parser.add_argument("--table", action="store_true", help="print the table of the last runs and run nothing")
     return parser.parse_args()
@@ -52,16 +54,16 @@ def try_pair(workshop: Workshop, pair: Pair, options: argparse.Namespace) -> Env
     environment = workshop.environment(pair, python)
     print(f"{pair.text}: {environment.folder}", file=sys.stderr, flush=True)
     if not options.make:
-        run_tests(environment, options.workers)
+        run_tests(environment, Selection(tuple(options.tests), options.quick), options.workers)
     return environment
 
 
 def table(outcomes: list[Outcome]) -> str:
     """The results as a table, with the names of the tests that failed below it."""
-    lines = ["| torch | Python | passed | failed | skipped | date |", "|---|---|---|---|---|---|"]
+    lines = ["| torch | Python | tests | passed | failed | skipped | date |", "|---|---|---|---|---|---|---|"]
     for each in outcomes:
-        failed = len(each.failures)
-        lines.append(f"| {each.torch} | {each.python} | {each.passed:,} | {failed} | {each.skipped} | {each.day} |")
+        counts = f"{each.passed:,} | {len(each.failures)} | {each.skipped}"
+        lines.append(f"| {each.torch} | {each.python} | {each.selection} | {counts} | {each.day} |")
     for each in outcomes:
         if each.failures:
             lines += ["", f"torch {each.torch}, Python {each.python}:", *(f"- {name}" for name in each.failures)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from dataclasses import dataclass
 
 NEWEST = "newest"  # the newest torch that the index has
@@ -37,5 +38,5 @@ def parse_pair(text: str) -> Pair:
     """Read a pair from the command line."""
     torch, slash, python = text.partition("/")
     if not (torch and slash and python):
-        raise ValueError(f"a pair is written as 2.8.0/3.12 or newest/3.13, got {text!r}")
+        raise ArgumentTypeError(f"a pair is written as 2.8.0/3.12 or newest/3.13, got {text!r}")
     return Pair(torch, python)

@@ -1,7 +1,7 @@
 """Calls of `torch.autograd.backward`, which torch up to 2.10 does not show to function modes.
 
-There insitu shows them to its own modes, as later versions show them to all. The code of the function is replaced while a
-session runs, and not the function: programs may have it under a name of their own.
+There insitu shows them to its own modes, as later versions show them to all. While a session runs, the code of the
+function is replaced, and not the function: programs may have it under a name of their own.
 """
 
 from __future__ import annotations

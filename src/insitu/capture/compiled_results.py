@@ -1,8 +1,8 @@
 """What compiled functions return.
 
-Up to torch 2.11 the wrapper around a compiled function returns its result at once, and keeps it in no variable. There the
-wrapper calls a function of insitu while a region is open, which calls the compiled function and holds the result until
-the region ends.
+Up to torch 2.11 the wrapper around a compiled function returns its result at once, and keeps it in no variable. There
+the wrapper calls a function of insitu while a region is open, which calls the compiled function and holds the result
+until the region ends.
 """
 
 from __future__ import annotations
