@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ class Outcome:
 def run_tests(environment: Environment, selection: Selection, workers: int) -> None:
     """Run the tests; the result is two files in the environment."""
     parallel = ("--numprocesses", str(workers), "--dist", "worksteal", "-p", "no:cacheprovider")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets jobs in the background ignore Ctrl-C
     results = environment.folder / _RESULTS
     results.unlink(missing_ok=True)
     (environment.folder / _SELECTION).write_text(selection.text, encoding="utf-8")
