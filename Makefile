@@ -13,7 +13,7 @@ BENCH := .venv-bench
 ZOO := .venv-zoo
 CODE := src tests dropins docs packaging $(wildcard benchmarks)
 
-.PHONY: test demo docs bench browser bugs faults zoo soak lint types unit package format clean
+.PHONY: test demo docs bench browser bugs faults zoo soak versions lint types unit package format clean
 .DELETE_ON_ERROR:
 
 # The browser is fetched while the environment is made.
@@ -70,6 +70,10 @@ zoo: $(ZOO)/ready
 
 soak: $(VENV)/ready
 	$(VENV)/bin/python -m tests.soak
+
+# An environment for each pair of torch and Python; PAIRS="2.8.0/3.12 newest/3.13" tries some of them.
+versions: $(VENV)/ready
+	$(VENV)/bin/python -m tests.versions $(PAIRS)
 
 clean:
 	rm -rf $(VENV) $(BENCH) $(ZOO) build dist .mypy_cache .ruff_cache .pytest_cache

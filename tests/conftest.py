@@ -81,6 +81,9 @@ def _patched(torch: Any) -> list[str]:
         "a torch dispatch mode is still active": torch._C._len_torch_dispatch_stack(),
         "Module._call_impl is not torch's own": _file_of(call) != sys.modules[torch.nn.Module.__module__].__file__,
         "Module.__call__ is not torch's own": _file_of(torch.nn.Module.__call__) != _file_of(call),
+        "torch.autograd.backward has code of insitu": any(
+            name.startswith("insitu") for name in torch.autograd.backward.__code__.co_names
+        ),
         "torch.overrides.has_torch_function is not torch's own": hasattr(
             torch.overrides.has_torch_function, "__code__"
         ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.versions.interpreters import other_interpreters
 
 import insitu
 import insitu.view
@@ -372,33 +372,9 @@ def test_the_changelog_begins_with_this_version() -> None:
 def test_the_pinned_torch_is_in_the_declared_range() -> None:
     pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert pins["torch"].split(".")[0] == "2" and "torch>=2.7,<3" in declared["dependencies"]
+    assert pins["torch"].split(".")[0] == "2" and "torch>=2.6,<3" in declared["dependencies"]
     tools = {re.split(r"[><=]", name)[0] for name in declared["optional-dependencies"]["dev"]}
     assert tools <= set(pins)
-
-
-def other_pythons() -> list[str]:
-    """The other Pythons of this machine that run; none is no failure: there is just nothing to test."""
-    names = [f"python3.{minor}" for minor in range(11, 20) if minor != sys.version_info.minor]
-    return [python for name in names if (python := _running(name)) is not None]
-
-
-def _running(name: str) -> str | None:
-    found = shutil.which(name)
-    if found is None:
-        return None
-    for environment in (dict(os.environ), *_pyenv_environments(name)):
-        asked = subprocess.run([found, "-c", "import sys; print(sys.executable)"], env=environment, **_CAPTURED)
-        if asked.returncode == 0:
-            return asked.stdout.strip()
-    return None
-
-
-def _pyenv_environments(name: str) -> Iterator[dict[str, str]]:
-    """pyenv puts a `python3.12` on the path that runs only when the version is chosen."""
-    if shutil.which("pyenv"):
-        for version in subprocess.run(["pyenv", "whence", name], **_CAPTURED).stdout.split():
-            yield {**os.environ, "PYENV_VERSION": version}
 
 
 _CAPTURED = {"capture_output": True, "text": True, "check": False, "timeout": 60}
@@ -424,7 +400,7 @@ assert not {"torch", "numpy", "pandas"} & set(sys.modules)
 """
 
 
-if OTHERS := other_pythons():  # without another Python there is no test, rather than one that is skipped
+if OTHERS := other_interpreters():  # without another Python there is no test, rather than one that is skipped
 
     @pytest.mark.parametrize("python", OTHERS)
     def test_traces_and_views_work_on_other_pythons(python: str) -> None:

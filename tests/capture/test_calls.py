@@ -55,6 +55,7 @@ def sample(argument: Any) -> Any:
     return known.get(argument.name, torch.device("cpu") if kind == "Device" else torch.float32)
 
 
+@pytest.mark.filterwarnings("ignore:.* is deprecated")  # torch 2.15 says so of some operators
 def test_an_operator_whose_overload_is_called_like_a_property_is_recorded() -> None:
     alike = [each for each in overloads() if each._overloadname in FACTS or hasattr(Tensor, each._overloadname)]
     assert {str(each) for each in alike} >= {"aten.mean.dim", "aten.max.dim", "aten.to.device", "aten.squeeze_.dim"}
@@ -234,6 +235,7 @@ MODELS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")  # torch up to 2.12
 @pytest.mark.parametrize("program", [elementwise, training, detached, twice, recomputed, recurrent])
 def test_the_operators_are_those_of_the_dispatcher(program: Callable[[Tensor], None]) -> None:
     """A mode hides nothing and adds nothing, but gradients are added out of place under any of them."""

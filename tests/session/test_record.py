@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import insitu
 from insitu import InsituWarning
+from insitu.capture.torch_versions import release
 
 LEVELS = ["modules", "functions", "aten"]
 x = torch.ones(2, 3)
@@ -210,6 +211,9 @@ def test_modes_of_others_see_what_they_saw(level: str, keep: str, where: str) ->
                 with modes[1]:
                     session.__exit__(None, None, None)
                     model(x).sum().backward()
+    if where == "around" and release(torch.__version__) < (2, 9):
+        # There a mode sees the shallow copies of autograd as operators, if another mode is inside it.
+        seen, expected = (list(filter("aten.detach.default".__ne__, names)) for names in (seen, expected))
     assert seen == expected
 
 

@@ -12,12 +12,14 @@ import importlib.machinery
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any
 
 from torch import nn
 
 from insitu.capture.arguments import make_argument_writer
+from insitu.capture.compiled_results import CaughtResult, KeptResult, catches, result_of
 from insitu.capture.explain.note import add_note
 from insitu.capture.fused import question
 from insitu.capture.modes import skip_when_compiling
@@ -28,14 +30,14 @@ from insitu.capture.tape import COMPILED, Raised, new_record
 from insitu.capture.tensors import guarded
 from insitu.capture.torch_internals import (
     DYNAMO,
+    LIFTS_DISPATCH_MODES,
     compilation_callbacks,
     compiled_call,
-    compiled_result,
     frame_switch,
     is_compiled_wrapper,
     replace_frame_switch,
-    report_missing,
 )
+from insitu.capture.torch_parts import report_missing
 from insitu.operating_system import at_fork
 
 
@@ -47,7 +49,7 @@ class Regions:
         self._lock = threading.Lock()
         self._original: Any = None  # kept when all is undone: another thread may be in the switch at that moment
         self._installed = False
-        self._open: dict[int, tuple[FrameType, list[Region | ValueRegion]]] = {}
+        self._open: dict[int, OpenRegion] = {}
         self._finder = _Finder(self)
         # Called with 1 when a region begins, with -1 when it ends: what is replaced must be the original there.
         self.pausing: list[Callable[[int], None]] = [question.pause]
@@ -97,7 +99,8 @@ class Regions:
             compilations = compilation_callbacks()
             compilations.remove_start_callback(_compiling)
             compilations.remove_end_callback(_compiled)
-        for _ in self._open:
+        for opened in self._open.values():
+            opened.result.take()
             self._pause(-1)
         patch.compiled.clear()
         self._open.clear()  # regions that outlive all sessions end unseen
@@ -109,16 +112,16 @@ class Regions:
     def _switch(self, callback: Any) -> Any:
         """In place of the switch of dynamo: only the outermost compiled wrapper of a thread makes a region."""
         frame, ident, original = sys._getframe(1), get_ident(), self._original
-        wrapper, opened = self._open.get(ident, (None, []))
-        if wrapper is frame:
+        opened = self._open.get(ident)
+        if opened is not None and opened.frame is frame:
             del self._open[ident]
             switched = original(callback)  # first: what follows is not to be compiled
-            _leave(frame, opened)
+            _leave(opened)
             self._pause(-1)
             return switched
-        if wrapper is None and callable(callback) and is_compiled_wrapper(frame):
+        if opened is None and callable(callback) and is_compiled_wrapper(frame):
             self._pause(1)
-            self._open[ident] = (frame, _enter(frame, ident))
+            self._open[ident] = OpenRegion(frame, _enter(frame, ident), result_of(frame))
         return original(callback)
 
 
@@ -127,8 +130,7 @@ class Region:
 
     def __init__(self, probe: Probe, called: Any, args: Any, kwargs: Any, frame: FrameType) -> None:
         self.probe, self.at = probe, -1
-        mode = probe.modes.function
-        self.mode, self.below = mode, mode.remove() if mode is not None else None
+        self.lifted = probe.modes.lift(operators=LIFTS_DISPATCH_MODES)
         try:
             self._open(called, args, kwargs, frame)
         except Exception as error:
@@ -162,8 +164,7 @@ class Region:
                 self._record_end(result, error)
         except Exception as trouble:
             probe.trouble("recording a compiled result", trouble)
-        if self.mode is not None and self.below is not None:
-            self.mode.enter(self.below)
+        self.lifted.put_back()
 
     def _record_end(self, result: Any, error: BaseException | None) -> None:
         """Record what the region returned, or the exception that ended it."""
@@ -208,8 +209,17 @@ def _compiled(*_: Any) -> None:
     patch.pause(-1)
 
 
+@dataclass(frozen=True, slots=True)
+class OpenRegion:
+    """A compiled region that runs: the frame of its wrapper, as each probe sees the region, and its result."""
+
+    frame: FrameType
+    regions: list[Region | ValueRegion]
+    result: KeptResult | CaughtResult
+
+
 def _enter(frame: FrameType, ident: int) -> list[Region | ValueRegion]:
-    function, args, kwargs = compiled_call(frame)
+    function, (_, args, kwargs) = catches.function(frame), compiled_call(frame)
     owner = getattr(function, "__self__", None)
     if owner is None:
         owner = getattr(function, "__wrapped__", None)
@@ -224,11 +234,11 @@ def _enter(frame: FrameType, ident: int) -> list[Region | ValueRegion]:
     return opened
 
 
-def _leave(frame: FrameType, opened: list[Region | ValueRegion]) -> None:
-    has_returned, result = compiled_result(frame)
+def _leave(opened: OpenRegion) -> None:
+    has_returned, result = opened.result.take()
     error = None if has_returned else sys.exc_info()[1]
     patch.compiled.discard(get_ident())
-    for region in reversed(opened):
+    for region in reversed(opened.regions):
         region.close(result, error)
 
 

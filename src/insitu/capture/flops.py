@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
-from torch.utils.flop_counter import flop_registry
-
 from insitu.capture.torch_internals import FLASH_ATTENTION
 from insitu.trace.event import Call, TensorFacts
+
+_log = logging.getLogger("torch.utils.flop_counter")
+_log.disabled = True  # from 2.12 on, torch logs that it does not find Triton: nobody has asked for its kernels here
+try:
+    from torch.utils.flop_counter import flop_registry
+finally:
+    _log.disabled = False
 
 Shape = tuple[int, ...]
 

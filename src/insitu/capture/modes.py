@@ -7,12 +7,14 @@ neither makes torch.compile compile anything again: dynamo passes over the handl
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import CodeType, MethodType
 from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
 from insitu.capture.torch_internals import (
+    LIFTS_DISPATCH_MODES,
     DispatchMode,
     dispatch_mode_at,
     dispatch_stack_length,
@@ -69,9 +71,15 @@ class AtenMode(DispatchMode):
         self.silent = False
         self.__torch_dispatch__ = MethodType(handler, self)
 
-    def enter(self) -> None:
-        """Put this mode on the stack of this thread."""
-        self.__enter__()
+    def enter(self, below: int = 0) -> None:
+        """Put this mode on the stack of this thread, below that many others."""
+        above = [pop_dispatch_mode(None) for _ in range(min(below, dispatch_stack_length()))]
+        if LIFTS_DISPATCH_MODES:
+            push_dispatch_mode(self)  # torch's own __enter__ keeps dynamo from compiling, as long as it is not undone
+        else:
+            self.__enter__()
+        for other in reversed(above):
+            push_dispatch_mode(other)
 
     def silence(self) -> None:
         """Do nothing any more, wherever this mode may still be on a stack."""
@@ -122,11 +130,29 @@ class ProbeModes:
             self.function.remove()
         sweep()
 
+    def lift(self, *, operators: bool) -> LiftedModes:
+        """Take the mode of functions off its stack for a while, and on demand that of operators."""
+        modes = (self.function, self.operator if operators else None)
+        return LiftedModes([(mode, mode.remove()) for mode in modes if mode is not None])
+
     def silence(self) -> None:
         """Make the modes do nothing, even where they could not be switched off."""
         for mode in (self.function, self.operator):
             if mode is not None:
                 mode.silence()
+
+
+@dataclass(frozen=True, slots=True)
+class LiftedModes:
+    """Modes that are off for a while, each with the number of modes that were above it; None if it was not on."""
+
+    places: list[tuple[FunctionMode | AtenMode, int | None]]
+
+    def put_back(self) -> None:
+        """Switch the modes on again, where they were."""
+        for mode, above in self.places:
+            if above is not None:
+                mode.enter(above)
 
 
 def function_stack() -> list[Any]:
@@ -185,4 +211,5 @@ def as_anchor(handler: Handler) -> Handler:
     return handler
 
 
-skip_when_compiling(FunctionMode.enter, FunctionMode.remove, function_stack, dispatch_stack, lifted)
+skip_when_compiling(FunctionMode.enter, FunctionMode.remove, AtenMode.enter, AtenMode.remove)
+skip_when_compiling(LiftedModes.put_back, ProbeModes.lift, function_stack, dispatch_stack, lifted)

@@ -27,9 +27,9 @@ from insitu.capture.torch_internals import (
     graph_task_id,
     module_call,
     replace_module_call,
-    report_missing,
     tracing_state,
 )
+from insitu.capture.torch_parts import report_missing
 from insitu.operating_system import at_fork
 
 if TYPE_CHECKING:
@@ -151,7 +151,8 @@ class Patch:
 
     def joining(self, module: nn.Module | None) -> tuple[Probe, ...]:
         """The probes of the sessions that want to hear this thread, which none of them has seen."""
-        return tuple(probe for session in self.sessions if (probe := session.join(module)) is not None)
+        probes = [session.join(module) for session in self.sessions]
+        return tuple(filter(None, probes))
 
     @contextmanager
     def joined(self, probes: tuple[Probe, ...]) -> Iterator[None]:
@@ -356,5 +357,5 @@ def make_module_result(probe: Probe, values: Values) -> tuple[Callable[..., Any]
 
 skip_when_compiling(
     *(call_for_probes, call_for_value_probes, call_when_heard, call_unrecorded, call_in_new_thread),
-    *(run_specially, run_fused),
+    *(run_specially, run_fused, Patch.joining),
 )

@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 from torch import nn
 
+from insitu.capture.backward_calls import backward_calls
 from insitu.capture.budget import Budget, Overflow
 from insitu.capture.collectives import work_waits
 from insitu.capture.compiled import regions
@@ -103,6 +104,8 @@ class Recorder:
             if self.level in ("functions", "aten"):
                 work_waits.begin()
                 undo.callback(work_waits.end)
+                backward_calls.begin()
+                undo.callback(backward_calls.end)
             patch.begin(self)
             undo.callback(patch.end, self)
             probe = self._probe(self.base)

@@ -2,7 +2,8 @@
 
 Each part is looked up once, when this file is imported, and gets a public name here. The table in `INTERNALS` says what
 the part is needed for, which torch is known to have it, and what is switched off without it. A missing part never
-breaks an import: a stand-in takes its place, and the first session warns once (`report_missing`).
+breaks an import: a stand-in takes its place, and the first session warns once (`report_missing`). Where an earlier
+torch had another part for the same work, that part is used there, and nobody is warned.
 
 The names are the objects of torch themselves, not functions around them: most are used for each call that is recorded.
 
@@ -11,9 +12,10 @@ To support a new torch: run the tests of this file. They fail for each part that
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from importlib import import_module
 from operator import attrgetter, methodcaller
 from types import CodeType, FrameType, ModuleType
@@ -22,7 +24,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from insitu.errors import tell
+from insitu.capture.torch_parts import INTERNALS, Internal, enter_part, has, lookup, report_part
+from insitu.capture.torch_parts import find_part as _part
+from insitu.capture.torch_versions import OLDEST
 
 # What is switched off without a part, where several parts share the consequence.
 NO_FUNCTIONS = "torch functions are not recorded"
@@ -34,67 +38,6 @@ NO_COMPILED = "compiled regions are not recorded as one call"
 NO_SKIPPING = "dynamo may compile functions of insitu together with yours"
 NO_STATES = "insitu does not notice torch.func transforms and torch.jit.trace, and may disturb them"
 COARSE_NAMES = "some functions and operators appear under internal names"
-TRIED = "2.5"  # the oldest torch that was tried; the part may be older
-
-
-@dataclass(frozen=True, slots=True)
-class Internal:
-    """A private part of torch: its name, why insitu needs it, since which torch it is known, what is off without it."""
-
-    name: str
-    why: str
-    since: str
-    without: str
-    is_missing: bool
-
-
-INTERNALS: dict[str, Internal] = {}
-_told: set[str] = set()
-
-
-def _part(name: str, fallback: Any, *, why: str, without: str, since: str = TRIED, use: Any = None) -> Any:
-    """Look up a part of torch by its full name and enter it in the table.
-
-    Returns the part, or `use` where the part is an attribute that is read by name. Without the part: the fallback.
-    """
-    found = _lookup(name)
-    INTERNALS[name] = Internal(name, why, since, without, is_missing=found is None)
-    if found is None:
-        return fallback
-    if use is None:
-        return found
-    return use
-
-
-def _lookup(name: str) -> Any:
-    """The object with this full name; None if there is none."""
-    module, _, own = name.rpartition(".")
-    try:
-        return getattr(_owner(module), own, None)
-    except (ImportError, AttributeError):
-        return None
-
-
-def _owner(name: str) -> Any:
-    """The module or class with this full name."""
-    module, _, own = name.rpartition(".")
-    known = torch if not module else getattr(_owner(module), own, None)
-    if known is None:
-        return import_module(name)
-    return known
-
-
-def has(*names: str) -> bool:
-    """Whether torch has all these parts."""
-    return not any(INTERNALS[name].is_missing for name in names)
-
-
-def report_missing() -> None:
-    """Warn once about each thing that is switched off because torch lacks a part."""
-    for part in INTERNALS.values():
-        if part.is_missing and part.without not in _told:
-            _told.add(part.without)
-            tell(f"torch {torch.__version__} does not have {part.name}, so {part.without}")
 
 
 class _Absent:
@@ -166,6 +109,12 @@ push_dispatch_mode: Callable[[Any], None] = _part(
 pop_dispatch_mode: Callable[[Any], Any] = _part(
     "torch._C._pop_torch_dispatch_stack", _nothing, why="removes a dispatch mode", without=NO_OPERATORS
 )
+is_function_mode_enabled: Callable[[], bool] = _part(
+    "torch._C._is_torch_function_mode_enabled",
+    lambda: True,
+    why="tells whether function modes are on, for functions that do not ask themselves",
+    without="calls of torch.autograd.backward are recorded even where torch has switched off function modes",
+)
 
 HAS_FUNCTION_MODES = has(
     "torch._C.DisableTorchFunction",
@@ -187,9 +136,10 @@ HAS_DISPATCH_MODES = HAS_FUNCTION_MODES and has(
 class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
     """A dispatch mode that leaves torch.compile alone.
 
-    torch asks a mode for two private class methods. `ignore_compile_internals` exists since 2.9: before that, nothing
-    is compiled inside a session of level "aten". `_should_skip_dynamo` would make torch disable dynamo around the
-    handler at each operator; insitu marks its handlers once instead (`skip_frame`).
+    torch asks a mode for two private class methods. `ignore_compile_internals` exists since 2.9: before that, dynamo
+    compiles nothing under a dispatch mode, and the mode is off in compiled regions (`LIFTS_DISPATCH_MODES`).
+    `_should_skip_dynamo` would make torch disable dynamo around the handler at each operator; insitu marks its handlers
+    once instead (`skip_frame`).
     """
 
     supports_higher_order_operators = True
@@ -203,6 +153,9 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
     def _should_skip_dynamo(cls) -> bool:
         return False
 
+
+# Whether a dispatch mode must be off in a compiled region, so that dynamo compiles the region.
+LIFTS_DISPATCH_MODES = not hasattr(TorchDispatchMode, "ignore_compile_internals")
 
 # --- States of torch --------------------------------------------------------------------------------------------------
 
@@ -298,8 +251,7 @@ version_counter: Callable[[Any], int] = _part(
     use=attrgetter("_version"),
 )
 
-# Attributes of autograd nodes: `_raw_saved_self` is the packed form of `_saved_self`. `SavedTensor.data` and
-# `.unpack_hook` exist since 2.10; before that, errors of autograd lose a line.
+# Attributes of autograd nodes: `_raw_saved_self` is the packed form of `_saved_self`.
 SAVED = "_saved_"
 _RAW = "_raw"
 _RAW_SAVED = "_raw_saved"
@@ -319,6 +271,24 @@ def packed_names(node: Any) -> Iterator[tuple[str, str]]:
             yield name, "saved_tensors"
         elif name.startswith(_RAW_SAVED):
             yield name, name.removeprefix(_RAW)
+
+
+UNPACK_HOOK = "torch._C._autograd.SavedTensor.unpack_hook"
+_part(
+    UNPACK_HOOK,
+    None,
+    why="tells whether a hook has packed a saved tensor: to unpack it could run code of the user",
+    without="errors about tensors that were changed in place do not name the call that changed them",
+    since="2.10",
+    is_rare=True,
+)
+packed_data: Callable[[Any], Any] = attrgetter("data")
+
+
+def is_packed_by_hook(saved: Any) -> bool:
+    """Whether a hook has packed a saved tensor, or may have: torch before 2.10 does not say."""
+    report_part(INTERNALS[UNPACK_HOOK])
+    return getattr(saved, "unpack_hook", True) is not None
 
 
 # Raised by checkpoint(use_reentrant=False) when all that the backward pass needs is computed again.
@@ -520,27 +490,42 @@ def schemas(operator: Any) -> list[Any]:
 # --- torch.compile ----------------------------------------------------------------------------------------------------
 
 _EVAL_FRAME = "torch._C._dynamo.eval_frame"
+_SKIP_CODE = f"{_EVAL_FRAME}.skip_code"  # up to 2.6
 _set_strategy: Any = _part(
     f"{_EVAL_FRAME}.set_code_exec_strategy",
     None,
     why="keeps dynamo from compiling functions of insitu",
     without=NO_SKIPPING,
     since="2.7",
+    earlier=_SKIP_CODE,
 )
 _strategy: Any = _part(
-    f"{_EVAL_FRAME}._FrameExecStrategy", None, why="says how dynamo treats a frame", without=NO_SKIPPING, since="2.7"
+    f"{_EVAL_FRAME}._FrameExecStrategy",
+    None,
+    why="says how dynamo treats a frame",
+    without=NO_SKIPPING,
+    since="2.7",
+    earlier=_SKIP_CODE,
 )
 _action: Any = _part(
-    f"{_EVAL_FRAME}._FrameAction", None, why="says how dynamo treats a frame", without=NO_SKIPPING, since="2.7"
+    f"{_EVAL_FRAME}._FrameAction",
+    None,
+    why="says how dynamo treats a frame",
+    without=NO_SKIPPING,
+    since="2.7",
+    earlier=_SKIP_CODE,
 )
 _HAS_STRATEGY = None not in (_set_strategy, _strategy, _action)
-_skip_code: Any = getattr(_owner(_EVAL_FRAME), "skip_code", _nothing) if not _HAS_STRATEGY else None
+_skip_code: Any = lookup(_SKIP_CODE) or _nothing
 
 
 def skip_frame(code: CodeType, *, with_callees: bool = False) -> None:
-    """Keep dynamo from compiling this code, and on demand everything that it calls."""
+    """Keep dynamo from compiling this code, and on demand everything that it calls.
+
+    Torch up to 2.6 cannot pass over what a function calls.
+    """
     if not _HAS_STRATEGY:
-        _skip_code(code)  # torch 2.6 and earlier
+        _skip_code(code)
         return
     _set_strategy(code, _strategy(_action.SKIP, _action.SKIP if with_callees else _action.DEFAULT))
 
@@ -550,9 +535,10 @@ def skip_frame(code: CodeType, *, with_callees: bool = False) -> None:
 DYNAMO = "torch._dynamo.eval_frame"
 _SWITCH = "_maybe_set_eval_frame"
 _CALLBACKS = "torch._dynamo.callback"
-# The wrapper is named `_fn` up to 2.7: compiled regions are not recognised there. Its local variable `result` exists
-# since 2.12: before, a compiled call has no result in the trace.
-_WRAPPER = "compile_wrapper"
+# The function around everything compiled has the second name up to 2.7.
+_WRAPPERS = frozenset({"compile_wrapper", "_fn"})
+# Its variables: what it calls, and what that has returned. Up to 2.11 the second one does not exist.
+_FUNCTION, _RESULT = "fn", "result"
 
 
 class CompiledCall(NamedTuple):
@@ -566,9 +552,8 @@ class CompiledCall(NamedTuple):
 def frame_switch(dynamo: ModuleType) -> Any:
     """The function by which dynamo switches itself on and off; None if it has another one."""
     found = getattr(dynamo, _SWITCH, None)
-    INTERNALS[f"{DYNAMO}.{_SWITCH}"] = Internal(
-        f"{DYNAMO}.{_SWITCH}", "tells when a compiled region begins and ends", TRIED, NO_COMPILED, found is None
-    )
+    why = "tells when a compiled region begins and ends"
+    enter_part(Internal(f"{DYNAMO}.{_SWITCH}", why, OLDEST, NO_COMPILED, is_missing=found is None))
     return found
 
 
@@ -584,16 +569,29 @@ def compilation_callbacks() -> Any:
 
 def is_compiled_wrapper(frame: FrameType) -> bool:
     """Whether a frame is that of the wrapper around a compiled function."""
-    return frame.f_code.co_name == _WRAPPER
+    return frame.f_code.co_name in _WRAPPERS
 
 
 def compiled_call(wrapper: FrameType) -> CompiledCall:
     """What the wrapper around a compiled function was called with."""
     scope = wrapper.f_locals
-    return CompiledCall(scope.get("fn"), scope.get("args", ()), scope.get("kwargs", {}))
+    return CompiledCall(scope.get(_FUNCTION), scope.get("args", ()), scope.get("kwargs", {}))
+
+
+def keeps_compiled_result(wrapper: FrameType) -> bool:
+    """Whether the wrapper around a compiled function has a variable for the result."""
+    return _RESULT in wrapper.f_code.co_varnames
 
 
 def compiled_result(wrapper: FrameType) -> tuple[bool, Any]:
     """Whether a compiled function has returned, and its result."""
     scope = wrapper.f_locals
-    return "result" in scope, scope.get("result")
+    return _RESULT in scope, scope.get(_RESULT)
+
+
+def replace_compiled_function(wrapper: FrameType, function: Any) -> None:
+    """Make the wrapper around a compiled function call another function from now on."""
+    scope = wrapper.f_locals
+    scope[_FUNCTION] = function
+    if sys.version_info < (3, 13):  # there the variables of a frame are a copy
+        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(wrapper), ctypes.c_int(0))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import copy
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from insitu.capture.deferral import settle
@@ -26,14 +24,14 @@ class ValueDecoder:
 
     def __init__(self) -> None:
         self.is_live = False
-        self._tensor_numbers = count()
+        self._next_number = 0
         self._decoded: list[Value] = []
         self._layouts: dict[int, tuple[Layout, PlainLayout]] = {}
 
     def copy(self) -> ValueDecoder:
         """A decoder that goes on from here, and leaves this one as it is."""
         same = ValueDecoder()
-        same.is_live, same._tensor_numbers = self.is_live, copy(self._tensor_numbers)
+        same.is_live, same._next_number = self.is_live, self._next_number
         return same
 
     def facts(self, value: Value, tape: TapeDecoder) -> TensorFacts:
@@ -44,7 +42,8 @@ class ValueDecoder:
             return self._facts_of_root(value, root, tape)
         shape, dtype, device, strides = self._layout(value.layout)
         producer = producer_number(value.producer, tape)
-        facts = TensorFacts(next(self._tensor_numbers), shape, dtype, device, bool(value.requires_grad), strides)
+        facts = TensorFacts(self._next_number, shape, dtype, device, bool(value.requires_grad), strides)
+        self._next_number += 1
         facts.producer = producer if producer >= 0 else None
         value.facts = facts
         if type(value) is not Value:

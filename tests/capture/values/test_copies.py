@@ -15,6 +15,7 @@ from torch._subclasses import FakeTensorMode
 from torch.utils._pytree import tree_map
 
 import insitu
+from insitu.capture.torch_versions import release
 
 pytestmark = pytest.mark.filterwarnings(
     *("ignore:The PyTorch API of nested tensors", "ignore:Sparse .* tensor support", "ignore:torch.quantize_per_tensor")
@@ -101,6 +102,8 @@ STORED: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("kind", STORED)
 def test_tensors_of_every_kind_are_stored_with_their_values(kind: str, tmp_path: Path) -> None:
+    if kind == "less than a byte" and release(torch.__version__) < (2, 7):
+        pytest.skip("torch 2.6 cannot copy such a tensor: the run says that its values are missing")
     make, expected = STORED[kind]
     model = Given(make)
     with insitu.record_run(model, only="forward", keep="values", to=tmp_path / "run.h5"):

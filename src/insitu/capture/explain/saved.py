@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from insitu.capture.explain.reading import Reading
 from insitu.capture.names import ModuleCallee
 from insitu.capture.tensors import Value
-from insitu.capture.torch_internals import FORWARD_CLASS, node_number, packed_names
+from insitu.capture.torch_internals import FORWARD_CLASS, is_packed_by_hook, node_number, packed_data, packed_names
 from insitu.trace.explain.failure import InPlaceChange
 
 MOST_VIEWS = 20  # of each other
@@ -178,7 +178,7 @@ def _stale_in(node: Any, message: str) -> Iterator[SavedTensor]:
 def _plain_tensors(saved: Any) -> list[Tensor]:
     """The saved tensors that no hook has packed."""
     each = saved if isinstance(saved, (tuple, list)) else [saved]
-    unpacked = [item.data for item in each if getattr(item, "unpack_hook", True) is None]
+    unpacked = [packed_data(item) for item in each if not is_packed_by_hook(item)]
     return [tensor for tensor in unpacked if isinstance(tensor, Tensor)]
 
 

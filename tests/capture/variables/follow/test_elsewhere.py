@@ -7,11 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.test_project import other_pythons
+from tests.versions.interpreters import other_interpreters
 
 ROOT = Path(__file__).parents[4]
 
-if OTHERS := other_pythons():  # without another Python there is no test, rather than one that is skipped
+if OTHERS := other_interpreters():  # without another Python there is no test, rather than one that is skipped
 
     @pytest.mark.parametrize("python", OTHERS)
     def test_every_case_on_another_python(python: str) -> None:
