@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from math import isnan
 from pathlib import Path
@@ -30,12 +31,22 @@ HEADER, BLOCK, FULL, LAST = 7, 32768, 1, 4
 
 
 def records(run: Any) -> list[Any]:
-    """The records of a run that has ended, in the log format of LevelDB."""
-    from wandb.proto import wandb_internal_pb2
-
+    """The records of a run that has ended: another process writes them, and is not done when `finish` returns."""
     run.finish()
     (path,) = Path(run.settings.sync_dir).glob("*.wandb")
-    data, place, parts = path.read_bytes(), HEADER, b""
+    for _ in range(600):
+        found = parsed(path.read_bytes())
+        if any(each.WhichOneof("record_type") == "exit" for each in found):
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"{path} has no end")
+
+
+def parsed(data: bytes) -> list[Any]:
+    """The records in a file, which has the log format of LevelDB."""
+    from wandb.proto import wandb_internal_pb2
+
+    place, parts = HEADER, b""
     found = []
     while place + HEADER <= len(data):
         left = BLOCK - place % BLOCK
