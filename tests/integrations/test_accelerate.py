@@ -18,7 +18,12 @@ import insitu
 @pytest.fixture(autouse=True)
 def fresh_state() -> Iterator[None]:
     """Accelerators of a process share their settings."""
+    reset_state()
     yield
+    reset_state()
+
+
+def reset_state() -> None:
     AcceleratorState._reset_state(True)
     PartialState._reset_state()
     GradientState._reset_state()

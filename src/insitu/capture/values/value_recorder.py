@@ -199,6 +199,14 @@ class ValueRecorder:
                 self.rule.begin()
             self._do_afterwards()
 
+    def begin_method(self) -> None:
+        """A method begins whose variables are recorded: it may begin an update before it calls the model."""
+        begins = self._counts_updates and not self.clock.is_announced
+        if begins and self.rule.is_over and torch.is_grad_enabled():
+            with self.lock:
+                self.rule.begin()
+            self._do_afterwards()
+
     def end_step(self) -> None:
         """End the step: values before the next one begins belong to no step."""
         self.clock.is_announced = True
