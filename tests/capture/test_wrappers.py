@@ -28,7 +28,7 @@ class Net(nn.Module):
 def wrapper_class(name: str, base: type[nn.Module] = nn.Module) -> type[nn.Module]:
     """A class with this full name that holds a model as the table says, and calls it."""
     module, _, own = name.rpartition(".")
-    attribute = WRAPPERS[name] if name in WRAPPERS else ""
+    attribute = WRAPPERS.get(name, "")
 
     def hold(self: Any, model: nn.Module) -> None:
         nn.Module.__init__(self)

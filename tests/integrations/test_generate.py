@@ -1,4 +1,4 @@
-"""`model.generate` of transformers: one row for each token, those that are alike folded, in the tree and on the page."""
+"""`model.generate` of transformers: one row for each token, those that are alike folded, in tree and page."""
 
 from __future__ import annotations
 

@@ -64,7 +64,9 @@ def _grows(one: Any, other: Any) -> bool:
     """Whether a structure is that of the step before, but for numbers that grew by one; its rank and calls are not."""
     if one[0] != other[0] or len(one) != len(other):
         return False
-    return all(node[0] == later[0] and _is_next(node[1], later[1]) for node, later in zip(one[1:], other[1:], strict=True))
+    return all(
+        node[0] == later[0] and _is_next(node[1], later[1]) for node, later in zip(one[1:], other[1:], strict=True)
+    )
 
 
 def _is_next(one: Any, other: Any) -> bool:

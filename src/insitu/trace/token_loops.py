@@ -55,5 +55,3 @@ def _last_model_call(entries: list[Entry], nodes: list[Node]) -> int:
         if _calls_model([entries[place]], nodes):
             return place
     return len(entries)
-
-

@@ -1,7 +1,8 @@
 """Values of a model, step by step: what path patterns name in it, taken while an unchanged training loop runs.
 
-A step is one outermost call of the model, one update of an optimizer, or what `begin_step` announces. Each value is written as soon as it is final:
-outputs and variables when the call ends; gradients, and parameters after the update, when an optimizer has used them.
+A step is one outermost call of the model, one update of an optimizer, or what `begin_step` announces. Each value is
+written as soon as it is final: outputs and variables when the call ends; gradients, and parameters after the update,
+when an optimizer has used them.
 An update that nobody announces, such as one by hand, is read when the next step begins, and replaces the value that
 was written before.
 
