@@ -3,6 +3,7 @@
 #   make bench       overhead against the peers  make format  put the code in form
 #   make faults      every fault test in full    make bugs    what it says of each faulty program of tests/bugs
 #   make zoo         trace hundreds of models    make soak    100,000 training steps (under an hour)
+#   make sinks       Weights & Biases and MLflow, in an environment of their own (large)
 #   make docs        the site in build/docs      make package the sdist and the wheel in dist, checked
 #   make clean       start anew
 #   make PYTHON=python3.12 test                  another Python (after `make clean`)
@@ -11,9 +12,10 @@ PYTHON ?= python3
 VENV := .venv
 BENCH := .venv-bench
 ZOO := .venv-zoo
+SINKS := .venv-sinks
 CODE := src tests dropins docs packaging $(wildcard benchmarks)
 
-.PHONY: test demo docs bench browser bugs faults zoo soak versions lint types unit package format clean
+.PHONY: test demo docs bench browser bugs faults zoo sinks soak versions lint types unit package format clean
 .DELETE_ON_ERROR:
 
 # The browser is fetched while the environment is made.
@@ -68,6 +70,9 @@ bugs: $(VENV)/ready
 zoo: $(ZOO)/ready
 	$(ZOO)/bin/python -m tests.zoo
 
+sinks: $(SINKS)/ready
+	$(SINKS)/bin/python -m pytest -q tests/sinks
+
 soak: $(VENV)/ready
 	$(VENV)/bin/python -m tests.soak
 
@@ -76,11 +81,11 @@ versions: $(VENV)/ready
 	$(VENV)/bin/python -m tests.versions $(PAIRS)
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(ZOO) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(BENCH) $(ZOO) $(SINKS) build dist .mypy_cache .ruff_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch is installed before anything that depends on it, so that no resolver ever has a reason to choose another one.
-$(VENV)/torch $(BENCH)/torch $(ZOO)/torch: constraints.txt
+$(VENV)/torch $(BENCH)/torch $(ZOO)/torch $(SINKS)/torch: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "insitu needs Python 3.11 or later, and $(PYTHON) is older: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(@D)
 	$(call install,$(@D)) torch
@@ -93,7 +98,8 @@ $(VENV)/ready: $(VENV)/torch pyproject.toml dropins/pyproject.toml
 
 $(BENCH)/ready: benchmarks/requirements.txt
 $(ZOO)/ready: tests/zoo/requirements.txt
-$(BENCH)/ready $(ZOO)/ready: %/ready: %/torch pyproject.toml
+$(SINKS)/ready: tests/sinks/requirements.txt
+$(BENCH)/ready $(ZOO)/ready $(SINKS)/ready: %/ready: %/torch pyproject.toml
 	$(call install,$(@D)) --editable . --requirement $(filter %requirements.txt,$^)
 	$(call check_torch,$(@D))
 	touch $@

@@ -37,3 +37,19 @@ def is_clean() -> bool:
     """Whether no recording listens any more."""
     hooks: Any = optimizer._global_optimizer_pre_hooks
     return not (hooks or patch.value_probes or recordings) and nn.Module._call_impl.__module__ == nn.Module.__module__
+
+
+class Net(nn.Module):
+    """Two layers, and a training step that is not `forward`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(3, 4), nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.body(x).relu()
+        return self.head(h)  # type: ignore[no-any-return]
+
+    def training_step(self, x: Tensor) -> Tensor:
+        loss = self(x).float().square().mean()
+        return loss

@@ -58,7 +58,7 @@ def test_growing_shapes_are_ranges(tmp_path: Path) -> None:
     """
     trace = recorded(tmp_path, program)
     assert rows(trace)[1] == "for _ in range(40):  × 40"
-    assert "f32[1, 6 … 45]" in str(trace)
+    assert "f32[1, 6→45]" in str(trace)
 
 
 def test_calls_in_some_passes_say_in_how_many(tmp_path: Path) -> None:

@@ -20,9 +20,14 @@ from insitu.trace.event import ModuleFacts
 WRAPPERS = {
     **TORCH_WRAPPERS,
     "deepspeed.runtime.engine.DeepSpeedEngine": "module",
+    "megatron.core.distributed.data_parallel_base._BaseDataParallel": "module",
     "megatron.core.distributed.distributed_data_parallel.DistributedDataParallel": "module",
+    "megatron.core.transformer.module.Float16Module": "module",
+    "megatron.legacy.model.module.Float16Module": "module",
+    "megatron.model.module.Float16Module": "module",
     "torchrec.distributed.model_parallel.DistributedModelParallel": "_dmp_wrapped_module",
     "lightning.fabric.wrappers._FabricModule": "_forward_module",
+    "lightning_fabric.wrappers._FabricModule": "_forward_module",
     "opacus.grad_sample.grad_sample_module.GradSampleModule": "_module",
 }
 

@@ -20,11 +20,20 @@ from insitu.capture.variables.follow.references import references
 class Updates:
     """Tells a rule about updates: from the moment that there is an optimizer, a step ends with its update.
 
-    A step that is a call of a model stays one. `after` is called after each update.
+    With `is_fixed`, what ends a step stays what it is. `after` is called after each update. `counts` says whether the
+    updates of an optimizer end steps.
     """
 
-    def __init__(self, rule: StepRule, after: Callable[[], None], *, is_fixed: bool) -> None:
+    def __init__(
+        self,
+        rule: StepRule,
+        after: Callable[[], None],
+        *,
+        is_fixed: bool,
+        counts: Callable[[Any], bool] = lambda optimizer: True,
+    ) -> None:
         self._rule, self._after, self._is_fixed = rule, after, is_fixed
+        self._counts = counts
 
     def start(self, undo: ExitStack) -> None:
         """Listen to all optimizers, and to those that are made from now on."""
@@ -43,7 +52,8 @@ class Updates:
 
     def _updated(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self.expect()
-        self._rule.note("update")
+        if self._counts(optimizer):
+            self._rule.note("update")
         self._after()
 
 

@@ -14,7 +14,7 @@ try:
     from transformers import TrainerCallback
 except ImportError as missing:
     raise MissingError(
-        "the callback for its Trainer needs transformers: pip install 'transformers[torch]'"
+        "HuggingFaceCallback needs transformers and accelerate: pip install 'insitu[huggingface]'"
     ) from missing
 
 # What a Trainer calls while it trains: one that got the callback late is guarded here, for `train` runs already.

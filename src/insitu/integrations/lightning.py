@@ -21,7 +21,7 @@ def bases() -> tuple[Any, ...]:
         except ImportError:
             continue
         return tuple(import_module(each).Callback for each in used or [name])
-    raise MissingError("LightningCallback needs Lightning: pip install lightning")
+    raise MissingError("LightningCallback needs Lightning: pip install 'insitu[lightning]'")
 
 
 class LightningCallback(RecordedTraining, *bases()):  # type: ignore[misc]

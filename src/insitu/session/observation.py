@@ -145,6 +145,7 @@ class Observation:
             keep=number_or_statistics if wish.with_statistics else "values",
             every=1,
             when=None,
+            step="call",
             to=wish.to,
             overwrite=wish.overwrite,
             resume=False,

@@ -28,6 +28,7 @@ def record_run(
     keep: KeepOption | dict[str, KeepOption] = "values",
     every: int = 1,
     when: str | None = None,
+    step: str = "call",
     to: Any = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -53,6 +54,8 @@ def record_run(
         keep: "values", "stats" (`head.weight.mean`, …), a function of a tensor, or a dict of these by pattern.
         every: 4 records each fourth step.
         when: "train" or "eval" records only the steps in which the model is in that mode.
+        step: "call", or "update": a step is then one update of an optimizer that has parameters of the model, with all
+            the calls that its gradients come from. An evaluation between two updates is in no step.
         to: "run.h5" writes a journal for each rank to `run.h5.parts` while the program runs, and merges them into the
             file at the end: of the block or, for a decorated function, of the program. "run.h5.parts" leaves the
             journals as they are. "s3://bucket/run", or any other address of fsspec, sends them there, segment by
@@ -92,6 +95,7 @@ def record_run(
         keep=keep,
         every=every,
         when=when,
+        step=step,
         to=to,
         overwrite=overwrite,
         resume=resume,

@@ -49,6 +49,7 @@ class RunEntry(Entry):
             sink=self._sink(options),
             trouble=self.trouble,
             rule=plan.rule,
+            step=options.step,
         )
         if plan.has_updates:
             self.recorder.updates.expect()
@@ -213,6 +214,8 @@ class RunEntry(Entry):
 
     def _nothing_text(self, options: RunOptions) -> str:
         """Why no step has begun."""
+        if options.model is not None and options.step == "update":
+            return 'the model was not called with gradients in this block, and step="update" counts no other call'
         if options.model is not None:
             return "the model was not called in this block"
         return "none of the functions that are recorded ran in this block"

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from insitu.capture.statistics import stats
-from insitu.capture.step_rule import StepRule
+from insitu.capture.step_rule import StepEnd, StepRule
 from insitu.capture.values.intake import Keep
 from insitu.capture.values.loop_targets import LoopScope, LoopSearch
 from insitu.capture.values.targets import Targets, TargetSearch
@@ -30,6 +30,7 @@ from insitu.trace.path import Pattern
 
 KEEPS = ("values", "stats")
 WHENS = ("train", "eval")
+STEPS: tuple[StepEnd, ...] = ("call", "update")
 
 KeepOption = str | Callable[[Tensor], Any]
 
@@ -45,6 +46,7 @@ class RunOptions:
         keep: KeepOption | dict[str, KeepOption],
         every: int,
         when: str | None,
+        step: str,
         to: Any,
         overwrite: bool,
         resume: bool,
@@ -54,6 +56,7 @@ class RunOptions:
     ) -> None:
         check_model(model, only=only, when=when)
         check_steps(every, when)
+        self.step: StepEnd = check_step(step, model)
         check_target(to)
         check_compression(compression)
         if resume:
@@ -177,6 +180,14 @@ def check_steps(every: object, when: str | None) -> None:
         raise ChoiceError(f"every={every!r} is not a number of steps: 1 records each step, 4 each fourth")
     if when is not None:
         choose("when", when, WHENS)
+
+
+def check_step(step: str, model: nn.Module | None) -> StepEnd:
+    """What a step of a model is; refuse what does not exist, and a choice that nobody needs."""
+    found = STEPS[STEPS.index(choose("step", step, STEPS))]
+    if found == "update" and model is None:
+        raise ChoiceError('step="update" counts the updates of a model: pass the model, record_run(model, ...)')
+    return found
 
 
 def check_resume(to: object, *, overwrite: bool) -> None:

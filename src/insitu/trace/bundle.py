@@ -16,7 +16,7 @@ class Bundle:
 
     `matters` says that a row of a library must not hide it. A bundle that `is_function_body` is the call of a function,
     and holds what that does. A loop that `is_unsure` is alone in the body of another one: which passes belong together
-    cannot be seen.
+    cannot be seen. `number` is that of a token.
     """
 
     kind: GroupKind
@@ -26,6 +26,7 @@ class Bundle:
     matters: bool = False
     is_function_body: bool = False
     is_unsure: bool = False
+    number: int = 0
 
 
 # A sibling by its index, or several of them.
@@ -110,6 +111,6 @@ def bundled(entries: list[Entry], siblings: list[Node], forest: Forest) -> list[
             stack.pop()
             if stack:
                 group = group_of(bundle.kind, nodes, site=bundle.site, loop=bundle.loop)
-                group.is_unsure = bundle.is_unsure
+                group.is_unsure, group.number = bundle.is_unsure, bundle.number
                 stack[-1][2].append(forest.group(group))
     return top

@@ -30,9 +30,59 @@ def by_step(roots: list[Node]) -> list[list[Node]]:
 def fold_steps(every: Iterable[list[Node]]) -> list[Steps]:
     """The nodes of each step, with those of steps that are alike and follow each other folded.
 
-    A step whose nodes are all hidden is left out.
+    A step whose nodes are all hidden is left out. Steps whose sizes grow by one from each to the next are alike, as
+    the cache of keys and values does while a model generates tokens.
     """
-    return [_folded(list(alike)) for _, alike in groupby(filter(None, every), key=_structure)]
+    series: list[_Series] = []
+    for structure, alike in groupby(filter(None, every), key=_structure):
+        steps = list(alike)
+        if not series or not series[-1].grows_to(structure, len(steps)):
+            series.append(_Series())
+        series[-1].add(structure, steps)
+    return [_folded(each.steps) for each in series]
+
+
+class _Series:
+    """Steps that follow each other: all with one structure, or each a bit larger than the one before."""
+
+    def __init__(self) -> None:
+        self.steps: Columns = []
+        self._structures: list[tuple[Hashable, ...]] = []
+
+    def add(self, structure: tuple[Hashable, ...], steps: Columns) -> None:
+        """Add steps of one structure."""
+        self._structures.append(structure)
+        self.steps += steps
+
+    def grows_to(self, structure: tuple[Hashable, ...], count: int) -> bool:
+        """Whether so many steps of this structure go on with the growth: each size is there once."""
+        is_one_by_one = count == 1 and len(self.steps) == len(self._structures)
+        return is_one_by_one and _grows(self._structures[-1], structure)
+
+
+def _grows(one: Any, other: Any) -> bool:
+    """Whether a structure is that of the step before, but for numbers that grew by one; its rank and calls are not."""
+    if one[0] != other[0] or len(one) != len(other):
+        return False
+    return all(
+        node[0] == later[0] and _is_next(node[1], later[1]) for node, later in zip(one[1:], other[1:], strict=True)
+    )
+
+
+def _is_next(one: Any, other: Any) -> bool:
+    """Whether a key is the same as another one, but for numbers that grew by one."""
+    waiting = [(one, other)]
+    while waiting:
+        one, other = waiting.pop()
+        if one == other:
+            continue
+        if type(one) is not type(other):
+            return False
+        if isinstance(one, tuple) and len(one) == len(other):
+            waiting += zip(one, other, strict=True)
+        elif not isinstance(one, int) or other != one + 1:
+            return False
+    return True
 
 
 def _moment(node: Node) -> tuple[int, int]:

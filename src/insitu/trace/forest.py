@@ -29,7 +29,7 @@ ODD = 1  # a call that raised or produced NaN
 BACKWARD = 2  # a backward pass
 MODEL = 4  # a call of a module with parameters
 
-GroupKind = Literal["expression", "line", "rest", "function", "loop", "pass"]
+GroupKind = Literal["expression", "line", "rest", "function", "loop", "pass", "token"]
 
 
 @dataclass(slots=True, eq=False)
@@ -64,6 +64,7 @@ class Group:
     - "function": a function of the user that a library calls, again and again if there are several "pass" groups in it
     - "loop": a loop of the source, and in it a "pass" for each time its body ran; one that `is_unsure` is around or
       inside a loop that does nothing else, so that only the passes of the inner one can be counted
+    - "token": what a library did to generate one token, whose `number` begins at 1
     """
 
     kind: GroupKind
@@ -77,6 +78,7 @@ class Group:
     site: Site | None = None
     loop: Loop | None = None
     is_unsure: bool = False
+    number: int = 0
 
     @property
     def has_passes(self) -> bool:

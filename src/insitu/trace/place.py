@@ -60,6 +60,11 @@ class Place:
             return ()
         return self.site.nesting.loops
 
+    @property
+    def has_columns(self) -> bool:
+        """Whether the columns say which expression of the line it is; they are not known where one spans lines."""
+        return self.site.start is not None
+
     def is_header_of(self, loop: Loop | None) -> bool:
         """Whether it is where a `for` loop gets its next item."""
         nesting = self.site.nesting

@@ -14,7 +14,15 @@ from insitu.trace.flat_walk import loop_site
 from insitu.trace.forest import Node
 from insitu.trace.place import Place, Position
 from insitu.trace.source_walk import CallFrame, SourceWalk
-from insitu.trace.statement_entries import expression_entries, library_entries, line_entries, matters, with_rest
+from insitu.trace.statement_entries import (
+    expression_entries,
+    library_entries,
+    line_entries,
+    matters,
+    with_rest,
+    without_rest,
+)
+from insitu.trace.token_loops import makes_tokens, token_entries
 
 
 class ProgramWalk(SourceWalk):
@@ -111,11 +119,18 @@ class ProgramWalk(SourceWalk):
         frame.bundles.pop()
         if ends_in_header:
             join_last_pass(loop)
-        if frame.is_library:
+        if self._has_tokens(frame, loop):
+            frame.bodies[-1][:] = token_entries(frame.bodies[-1], loop, self._nodes)
+        elif frame.is_library:
             frame.bodies[-1] += _library_loop(loop)
         else:
             loop.matters = True
             frame.bodies[-1].append(loop)
+
+    def _has_tokens(self, frame: CallFrame, loop: Bundle) -> bool:
+        """Whether a loop, which is over, makes tokens by a model: the outermost one of its function may."""
+        is_outermost = not frame.bundles
+        return is_outermost and loop.matters and makes_tokens(frame.place)
 
 
 def _make_entries(frame: CallFrame) -> Callable[[list[EvaluatedExpression], list[Node]], list[Entry]]:
@@ -173,14 +188,3 @@ def expression_at(frame: CallFrame, place: Place) -> EvaluatedExpression:
     if not frame.expressions or frame.expressions[-1].place is not place:
         frame.expressions.append(EvaluatedExpression(place))
     return frame.expressions[-1]
-
-
-def without_rest(entries: list[Entry]) -> list[Entry]:
-    """The entries, with the calls of a rest among them: the rest of the library function around them has them."""
-    found: list[Entry] = []
-    for entry in entries:
-        if isinstance(entry, Bundle) and entry.kind == "rest":
-            found += entry.entries
-        else:
-            found.append(entry)
-    return found

@@ -110,7 +110,7 @@ class SourceWalk:
         """Make a move: on in the source, or back, which is another pass or another call."""
         depth = move.depth
         goes_back = move.way is Way.BACK
-        if move.way is Way.WITHIN and not _is_conversion(event):
+        if move.way is Way.WITHIN and _is_distinct(event, position.places[depth]):
             goes_back = _expression(position, depth, event) in self.frames[depth].evaluated
         if goes_back:
             self._repeat(position, depth, move.loops)
@@ -204,6 +204,17 @@ def _expression(position: Position, level: int, event: Event) -> tuple[int, str 
     return number, None
 
 
+def _is_distinct(event: Event, place: Place) -> bool:
+    """Whether a statement makes a call at a place only once, as far as known.
+
+    Where an expression spans lines, its columns are not known: `a + b + 1` has two operators at the same place.
+    """
+    is_operator = getattr(event, "operator", None) is not None
+    if is_operator and not place.has_columns:
+        return False
+    return not _is_conversion(event)
+
+
 def _is_conversion(event: Event) -> bool:
     """Whether Python itself made a call, as of `__bool__`: a statement may do so several times at the same place."""
     return type(event) is Call and event.operator is None and own_name(event.kind, event.name).startswith("__")
@@ -251,6 +262,8 @@ def _runs_again(before: Event | None, event: Event, place: Place) -> bool:
         return False
     if event.kind == "module":
         return event.module is before.module
+    if event.operator is not None and not place.has_columns:
+        return False
     if event.operator is not None:
         return not event.operator.startswith("[]") or _first_tensor(event) == _first_tensor(before)
     return place.calls(own_name(event.kind, event.name))

@@ -186,6 +186,17 @@ def with_rest(entries: list[Entry], nodes: list[Node], site: Site | None) -> lis
     return found
 
 
+def without_rest(entries: list[Entry]) -> list[Entry]:
+    """The entries, with the calls of a rest among them: the rest of the library function around them has them."""
+    found: list[Entry] = []
+    for entry in entries:
+        if isinstance(entry, Bundle) and entry.kind == "rest":
+            found += entry.entries
+        else:
+            found.append(entry)
+    return found
+
+
 def matters(entry: Entry, nodes: list[Node]) -> bool:
     """Whether a row of a library must not hide an entry."""
     if isinstance(entry, Bundle):

@@ -83,13 +83,13 @@ def _common_fields(items: Sequence[Fields]) -> Fields:
 
 def _common_tensor(items: Sequence[TensorFacts]) -> Any:
     """Tensors of one dtype, with the range of their sizes."""
-    shapes = {item.shape for item in items}
     dtypes = {item.dtype for item in items}
     if len(dtypes) > 1:
         return OTHER
-    if len(shapes) == 1:
+    shapes = [item.shape for item in items]
+    if len(set(shapes)) == 1:
         return items[0]
-    return replace(items[0], shape=common_shape(list(shapes)))
+    return replace(items[0], shape=common_shape(shapes))
 
 
 # By the type of the items: what they have in common. Items of other types have only themselves.
@@ -103,10 +103,13 @@ _COMMON: dict[type, Callable[[Sequence[Any]], Any]] = {
 
 
 def common_shape(shapes: Sequence[tuple[int | str, ...]]) -> tuple[int | str, ...]:
-    """The sizes of several shapes, with the least and the largest where they differ.
+    """The sizes of several shapes, in the order of the calls.
 
-    >>> common_shape([(1, 5, 64), (1, 500, 64)])
-    (1, '5 … 500', 64)
+    A size that only grows, or only shrinks, is shown as the first and the last; another one as the least and the
+    largest.
+
+    >>> common_shape([(1, 5, 64), (1, 6, 64), (1, 7, 64)]), common_shape([(5, 64), (500, 64), (40, 64)])
+    ((1, '5→7', 64), ('5 … 500', 64))
     """
     if len(set(map(len, shapes))) > 1:
         return (OTHER,)
@@ -114,9 +117,13 @@ def common_shape(shapes: Sequence[tuple[int | str, ...]]) -> tuple[int | str, ..
 
 
 def _common_size(sizes: Sequence[int | str]) -> int | str:
-    """A size that all shapes have, or the least and the largest; a size may be a range already."""
+    """A size that all shapes have, or how it goes; a size may be a range already."""
     if len(set(sizes)) == 1:
         return sizes[0]
-    if any(isinstance(size, str) for size in sizes):
+    numbers = [size for size in sizes if isinstance(size, int)]
+    if len(numbers) < len(sizes):
         return OTHER
-    return f"{min(sizes)} … {max(sizes)}"
+    upwards = sorted(numbers)
+    if numbers in (upwards, upwards[::-1]):
+        return f"{numbers[0]}→{numbers[-1]}"
+    return f"{upwards[0]} … {upwards[-1]}"

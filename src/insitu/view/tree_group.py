@@ -21,6 +21,8 @@ def group_spans(group: Group, item: Fold) -> tuple[Span, ...]:
     """The name of a row for several calls, and how many they are."""
     if group.kind == "pass":
         return ((f"× {item.count} alike", "yellow"),)
+    if group.kind == "token":
+        return _token_spans(item)
     if group.has_passes:
         return ((source_text(group), "teal"), *_passes(group, item))
     if group.kind == "rest":
@@ -31,9 +33,20 @@ def group_spans(group: Group, item: Fold) -> tuple[Span, ...]:
     return spans
 
 
+def _token_spans(item: Fold) -> tuple[Span, ...]:
+    """The number of a token, or those of the first and the last of several that are alike."""
+    numbers = [node.event.number for node in item.nodes if isinstance(node.event, Group)]
+    first, last = min(numbers), max(numbers)
+    if first == last:
+        return ((f"token {first}", "teal"),)
+    return ((f"token {first} … token {last}", "teal"), (f"  × {item.count} alike", "yellow"))
+
+
 def source_text(group: Group) -> str:
     """The source of a group: the header of a loop, the name of a function, a line, or an expression."""
     site = group.site
+    if group.kind == "token":
+        return f"token {group.number}"
     if group.loop is not None:
         return short(safe(group.loop.text), MOST_TEXT)
     if group.kind == "rest":
@@ -107,7 +120,8 @@ def closed_spans(item: Fold) -> tuple[Span, ...]:
     """What a row hides that is not open, unless its name says that already."""
     event = item.event
     if isinstance(event, Group):
-        if not event.has_passes:
+        has_number_of_calls = not event.has_passes and event.kind != "token"
+        if has_number_of_calls:
             return ()
         return ((f"  … {calls_text(item)}", "grey"),)
     text = range_text([node.size - 1 for node in item.nodes])

@@ -65,6 +65,8 @@ class MethodValues:
 
     def hear(self, point: ReportPoint, value: Any, frame: FrameType) -> None:
         """A variable was reported."""
+        if point.moment == "entered" and (point.file, point.function) in self._with_variables:
+            self._recorder.begin_method()
         if not self._clock.step.is_recorded:
             return
         try:

@@ -1,7 +1,8 @@
 """Values of a model, step by step: what path patterns name in it, taken while an unchanged training loop runs.
 
-A step is one outermost call of the model, or what `begin_step` announces. Each value is written as soon as it is final:
-outputs and variables when the call ends; gradients, and parameters after the update, when an optimizer has used them.
+A step is one outermost call of the model, one update of an optimizer, or what `begin_step` announces. Each value is
+written as soon as it is final: outputs and variables when the call ends; gradients, and parameters after the update,
+when an optimizer has used them.
 An update that nobody announces, such as one by hand, is read when the next step begins, and replaces the value that
 was written before.
 
@@ -29,14 +30,14 @@ from insitu.capture.isolation import run_isolated
 from insitu.capture.modes import skip_all_when_compiling, skip_when_compiling
 from insitu.capture.modules import patch
 from insitu.capture.program_calls import ProgramCalls
-from insitu.capture.step_rule import StepRule
+from insitu.capture.step_rule import StepEnd, StepRule
 from insitu.capture.updates import Updates
 from insitu.capture.values.intake import Intake, Keep, ValueSink, text_of
 from insitu.capture.values.loop_targets import LoopTarget
 from insitu.capture.values.loop_values import LoopValues
 from insitu.capture.values.methods import MethodValues
 from insitu.capture.values.model_calls import ModelCalls, Output
-from insitu.capture.values.parameter_gradients import ParameterGradients
+from insitu.capture.values.parameter_gradients import ParameterGradients, ids_of
 from insitu.capture.values.parameters import ParameterValues
 from insitu.capture.values.step_clock import StepClock
 from insitu.capture.values.step_values import StepValues
@@ -66,11 +67,13 @@ class ValueRecorder:
         sink: ValueSink,
         trouble: Callable[[str, Exception], None],
         rule: StepRule | None = None,
+        step: StepEnd = "call",
     ) -> None:
         self.targets, self.trouble = targets, trouble
         # Without a model, steps are passes of a loop until there is an optimizer. A rule from outside hears calls.
         self._counts_calls = model is not None and rule is None
-        self.rule = rule or StepRule("call" if self._counts_calls else "value")
+        self.rule = rule or StepRule(step if self._counts_calls else "value")
+        self._counts_updates = self._counts_calls and step == "update"
         self.rule.listeners.append(self._begin_by_rule)
         self.is_open_to_more = rule is not None  # targets are found while the program runs
         self.lock = RLock()
@@ -86,7 +89,7 @@ class ValueRecorder:
         self._gradients = ParameterGradients(self)
         self._methods = MethodValues(self)
         self._loops = LoopValues(self)
-        self.updates = Updates(self.rule, self._commit_loops, is_fixed=self._counts_calls)
+        self.updates = Updates(self.rule, self._commit_loops, is_fixed=self._counts_calls, counts=self._trains_model)
 
     # ---- what its parts and its session ask
 
@@ -138,7 +141,7 @@ class ValueRecorder:
             patch.add_value_probe(self)
             undo.callback(patch.remove_value_probe, self)
             self._start_model(undo, self.targets)
-            if self.targets.loops or self.is_open_to_more:
+            if self.targets.loops or self.is_open_to_more or self._counts_updates:
                 self.updates.start(undo)
             if not self._counts_calls and not self.is_open_to_more:
                 ProgramCalls(self.rule, is_counted=False).start(undo)
@@ -199,6 +202,14 @@ class ValueRecorder:
                 self.rule.begin()
             self._do_afterwards()
 
+    def begin_method(self) -> None:
+        """A method begins whose variables are recorded: it may begin an update before it calls the model."""
+        begins = self._counts_updates and not self.clock.is_announced
+        if begins and self.rule.is_over and torch.is_grad_enabled():
+            with self.lock:
+                self.rule.begin()
+            self._do_afterwards()
+
     def end_step(self) -> None:
         """End the step: values before the next one begins belong to no step."""
         self.clock.is_announced = True
@@ -252,11 +263,23 @@ class ValueRecorder:
         with self.lock:
             is_first = not self._calls.threads  # calls of several threads at a time are one step
             counts = is_first and not self.clock.is_announced and self._counts_calls
-            if counts and self.targets.loops:
+            if counts and self._is_evaluation():
+                self._finish_step(is_last=True)
+            elif counts and self._joins_calls:
                 self._begin_at_call(training=module.training)
             elif counts:  # nothing but a call can begin a step
                 self._begin(module.training)
             self._calls.threads.add(ident)
+
+    @property
+    def _joins_calls(self) -> bool:
+        """Whether a call of the model may be in a step that has begun already."""
+        return self._counts_updates or bool(self.targets.loops)
+
+    def _is_evaluation(self) -> bool:
+        """Whether a call is in no step: it comes between two updates, and leads to none."""
+        is_between = self._counts_updates and self.rule.is_over
+        return is_between and not torch.is_grad_enabled()
 
     def _begin_at_call(self, *, training: bool) -> None:
         """A call of the model begins a step, or is in the step that a pass of a loop began."""
@@ -266,6 +289,13 @@ class ValueRecorder:
             if not self.is_active:
                 self.writer.now = StepValues(self.step)
         self.rule.note("call")
+
+    def _trains_model(self, optimizer: Any) -> bool:
+        """Whether an update ends a step: with steps that are updates, that of an optimizer that has the model."""
+        if not self._counts_updates:
+            return True
+        owned = ids_of(optimizer)
+        return any(id(parameter) in owned for parameter in self._calls.model.parameters())
 
     def _add_output(self, module: nn.Module, result: Any, *, is_step: bool) -> None:
         if self.clock.step.is_recorded:

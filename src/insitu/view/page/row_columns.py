@@ -18,7 +18,7 @@ from insitu.view.page.tables import Tables
 from insitu.view.value import BARE, held_text, result, safe, short, tensor, value_text
 
 # The number of a kind is its place; the page gets the list with its data. Those up to "python" are calls.
-KINDS = ("module", "function", "aten", "python", "variable", "note", "trouble", "step", "expression", "pass")
+KINDS = ("module", "function", "aten", "python", "variable", "note", "trouble", "step", "expression", "pass", "token")
 NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 UNIT = 100  # nanoseconds: as exact as times are shown
 MOST_MESSAGE = 2000

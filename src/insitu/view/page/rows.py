@@ -172,8 +172,8 @@ def _step_heading(nodes: list[Node], has_ranks: bool) -> Heading:
 
 
 def _group_heading(group: Group) -> Heading:
-    """The heading over the calls of a group; the page knows two kinds."""
-    kind = "pass" if group.kind == "pass" else "expression"
+    """The heading over the calls of a group; the page knows three kinds."""
+    kind = group.kind if group.kind in ("pass", "token") else "expression"
     return Heading(kind, _group_title(group), group.first, group.duration, group.site or site_of(group.first))
 
 

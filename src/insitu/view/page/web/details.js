@@ -199,7 +199,7 @@ function foldedCallsText({ calls }, row, likes) {
   return make("p", "fold-note", `${text} Below is the first of them${number}.`);
 }
 
-const PLURALS = { step: "steps", pass: "passes", expression: "groups of calls" };
+const PLURALS = { step: "steps", pass: "passes", token: "tokens", expression: "groups of calls" };
 
 /** What rows like this one are. @param {Calls} calls @param {number} row */
 function pluralOf(calls, row) {

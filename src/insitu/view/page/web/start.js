@@ -41,7 +41,9 @@ function weight(app) {
     const kind = KINDS[row.kind[i]];
     const isLeaf = kind === "module" && modules[row.module[i]]?.[6];
     const isLaterStep = kind === "step" && i > 0; // one step shows what all are like
-    const isClosed = isLeaf || isLaterStep || ["aten", "function", "expression"].includes(kind);
+    const isGeneration = kind === "expression" && KINDS[row.kind[i + 1]] === "token";
+    const isCall = ["aten", "function", "expression", "token"].includes(kind) && !isGeneration;
+    const isClosed = isLeaf || isLaterStep || isCall;
     if (isClosed || !app.callTree.hasChildren(i)) return 0;
     return row.duration[i] || 1;
   };

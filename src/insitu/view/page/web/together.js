@@ -71,7 +71,36 @@ function returnedText(/** @type {Calls} */ calls, /** @type {number[]} */ rows) 
   if (KINDS[row.kind[first]] === "variable") return variableText(calls, rows);
   if (rows.every((like) => row.output[like] === row.output[first])) return text;
   if (rows.every((like) => row.number_kind[like])) return numberRange(calls, rows);
-  return `${text} and others`;
+  return shapesText(rows.map((like) => texts[row.output[like]])) ?? `${text} and others`;
+}
+
+const SHAPE = /\[[\d, ]*\]/g;
+
+/**
+ * Outputs that differ in sizes only: `f32[1, 8→26, 4]` if a size only grows or only shrinks, else `f32[1, 8 … 26, 4]`.
+ * @param {string[]} texts
+ */
+function shapesText(texts) {
+  const [first, ...others] = texts;
+  const form = first.replace(SHAPE, "[]");
+  if (others.some((text) => text.replace(SHAPE, "[]") !== form)) return null;
+  const shapes = texts.map((text) => (text.match(SHAPE) ?? []).map((shape) => shape.match(/\d+/g) ?? []));
+  const hasOtherLength = shapes.some((every) => every.some((sizes, i) => sizes.length !== shapes[0][i].length));
+  if (hasOtherLength) return null;
+  let place = 0;
+  return first.replace(SHAPE, () => {
+    const at = place++;
+    return `[${shapes[0][at].map((_, i) => sizesText(shapes.map((every) => Number(every[at][i])))).join(", ")}]`;
+  });
+}
+
+/** A size that all have, or how it goes. @param {number[]} sizes */
+function sizesText(sizes) {
+  const [low, high] = ends(sizes);
+  if (low === high) return `${low}`;
+  const steps = sizes.slice(1).map((size, i) => size - sizes[i]);
+  const isSteady = steps.every((step) => step >= 0) || steps.every((step) => step <= 0);
+  return isSteady ? `${sizes[0]}→${sizes[sizes.length - 1]}` : `${low} … ${high}`;
 }
 
 /** How a variable changed: `5.0 (new)`, `5.0 → 10.0`. @param {Calls} calls @param {number[]} rows */
