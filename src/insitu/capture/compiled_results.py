@@ -73,7 +73,7 @@ def make_call(catch: Catch) -> Callable[..., Any]:
 
 
 class Catches:
-    """The functions that stand in for compiled ones now."""
+    """The functions that are called in place of compiled ones now."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
