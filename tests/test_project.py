@@ -139,6 +139,7 @@ def import_graph() -> dict[str, set[str]]:
                 continue
             inner = {f"{found.module}.{each}" for each in found.names}
             graph[name] |= (inner & names.keys()) or ({found.module} & names.keys())
+        graph[name].discard(name)  # code that torch runs in place of its own imports the file that it is from
     return graph
 
 
