@@ -45,7 +45,6 @@ def test_steps_are_updates_and_paths_those_of_the_model(precision: Any) -> None:
     assert sorted(live) == paths
     assert live["body"].steps.tolist() == live["training_step.loss"].steps.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert live["head.weight.grad"].steps.tolist() == live["head.weight"].steps.tolist() == [0, 1, 2, 3]
-    assert live["body"].values.dtype == ("bfloat16" if precision == "bf16-mixed" else "float32")
     assert is_clean()
 
 

@@ -65,8 +65,8 @@ class MethodValues:
 
     def hear(self, point: ReportPoint, value: Any, frame: FrameType) -> None:
         """A variable was reported."""
-        if point.moment == "entered" and (point.file, point.function) in self._with_variables:
-            self._recorder.begin_method()
+        if self._recorder.counts_updates and point.moment == "entered":
+            self._begin_method(point)
         if not self._clock.step.is_recorded:
             return
         try:
@@ -80,6 +80,11 @@ class MethodValues:
             if is_interrupt(error):
                 raise
             self._recorder.leave_out(f"{point.function}.{point.name}", text_of(error))
+
+    def _begin_method(self, point: ReportPoint) -> None:
+        """With steps that are updates, a method may begin one."""
+        if (point.file, point.function) in self._with_variables:
+            self._recorder.begin_method()
 
     def _enter(self, point: ReportPoint, frame: FrameType) -> None:
         """A call begins."""

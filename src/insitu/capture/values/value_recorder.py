@@ -73,7 +73,7 @@ class ValueRecorder:
         # Without a model, steps are passes of a loop until there is an optimizer. A rule from outside hears calls.
         self._counts_calls = model is not None and rule is None
         self.rule = rule or StepRule(step if self._counts_calls else "value")
-        self._counts_updates = self._counts_calls and step == "update"
+        self.counts_updates = self._counts_calls and step == "update"
         self.rule.listeners.append(self._begin_by_rule)
         self.is_open_to_more = rule is not None  # targets are found while the program runs
         self.lock = RLock()
@@ -141,7 +141,7 @@ class ValueRecorder:
             patch.add_value_probe(self)
             undo.callback(patch.remove_value_probe, self)
             self._start_model(undo, self.targets)
-            if self.targets.loops or self.is_open_to_more or self._counts_updates:
+            if self.targets.loops or self.is_open_to_more or self.counts_updates:
                 self.updates.start(undo)
             if not self._counts_calls and not self.is_open_to_more:
                 ProgramCalls(self.rule, is_counted=False).start(undo)
@@ -204,7 +204,7 @@ class ValueRecorder:
 
     def begin_method(self) -> None:
         """A method begins whose variables are recorded: it may begin an update before it calls the model."""
-        begins = self._counts_updates and not self.clock.is_announced
+        begins = self.counts_updates and not self.clock.is_announced
         if begins and self.rule.is_over and torch.is_grad_enabled():
             with self.lock:
                 self.rule.begin()
@@ -263,23 +263,20 @@ class ValueRecorder:
         with self.lock:
             is_first = not self._calls.threads  # calls of several threads at a time are one step
             counts = is_first and not self.clock.is_announced and self._counts_calls
-            if counts and self._is_evaluation():
-                self._finish_step(is_last=True)
-            elif counts and self._joins_calls:
+            if counts and self.counts_updates:
+                self._begin_for_update(training=module.training)
+            elif counts and self.targets.loops:
                 self._begin_at_call(training=module.training)
             elif counts:  # nothing but a call can begin a step
                 self._begin(module.training)
             self._calls.threads.add(ident)
 
-    @property
-    def _joins_calls(self) -> bool:
-        """Whether a call of the model may be in a step that has begun already."""
-        return self._counts_updates or bool(self.targets.loops)
-
-    def _is_evaluation(self) -> bool:
-        """Whether a call is in no step: it comes between two updates, and leads to none."""
-        is_between = self._counts_updates and self.rule.is_over
-        return is_between and not torch.is_grad_enabled()
+    def _begin_for_update(self, *, training: bool) -> None:
+        """A call begins a step that ends with an update; between two updates, one without gradients is in no step."""
+        if self.rule.is_over and not torch.is_grad_enabled():
+            self._finish_step(is_last=True)
+        else:
+            self._begin_at_call(training=training)
 
     def _begin_at_call(self, *, training: bool) -> None:
         """A call of the model begins a step, or is in the step that a pass of a loop began."""
@@ -292,7 +289,7 @@ class ValueRecorder:
 
     def _trains_model(self, optimizer: Any) -> bool:
         """Whether an update ends a step: with steps that are updates, that of an optimizer that has the model."""
-        if not self._counts_updates:
+        if not self.counts_updates:
             return True
         owned = ids_of(optimizer)
         return any(id(parameter) in owned for parameter in self._calls.model.parameters())
