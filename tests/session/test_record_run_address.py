@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,10 @@ def test_recover_sends_what_is_left(model: nn.Module, tmp_path: Path) -> None:
     ):
         train(model, 5)
     assert any("does not accept segments" in str(warning.message) for warning in told)
+    for thread in threading.enumerate():
+        if thread.name == "insitu-send":
+            thread.join(20.0)
     (tmp_path / "remote").unlink()
-    # This process is alive, and so are its journals for others; a process that has ended leaves them.
     command = [sys.executable, "-m", "insitu", "recover", "run.h5", "--to", address]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

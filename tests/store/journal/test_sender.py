@@ -78,7 +78,7 @@ def test_a_segment_that_arrives_in_part_is_not_removed(tmp_path: Path) -> None:
             wait_until(lambda: len(files.puts) > 3)
         assert here(parts) == 3
         files.loses = 0
-        wait_until(lambda: here(parts) <= 1)
+        wait_until(lambda: here(parts) <= 1 and not sender.failures)
         assert sender.close(patience=20.0) == []
     assert len(told) == 1
     assert steps_there() == [0, 1, 2, 3, 4]

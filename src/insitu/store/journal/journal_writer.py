@@ -138,7 +138,9 @@ class JournalWriter:
             try:
                 self._begin_frame()
                 if not flags & frames.MORE:
-                    self._begin_step()
+                    if self._size >= self._roll or self._segment_steps >= self._roll_steps:
+                        self._begin_segment()
+                    self._segment_steps += 1
                 index, pieces, size = self._pack(step, time, entries)
                 self._append(frames.STEP | flags, index, pieces, size, step=step, ticket=ticket)
             except OSError as error:
@@ -241,7 +243,8 @@ class JournalWriter:
                 fields += (variable, layout, call, frames.STORED, size, digest)
                 pieces.append(data)
                 total += size
-        self._unchanged = max(self._unchanged, unchanged)
+        if unchanged > self._unchanged:
+            self._unchanged = unchanged
         text = self._declarations.unwritten()
         count = len(fields) // 6
         index = b"".join(
@@ -257,19 +260,12 @@ class JournalWriter:
             self._recreate()
         self._is_unsure = True
 
-    def _begin_step(self) -> None:
-        """Begin another segment if this one is full; each segment stores all values anew."""
-        if self._is_full():
+    def _begin_segment(self) -> None:
+        """Begin another segment, which stores all values anew; not if these would be more than half of this one."""
+        is_worth_it = self._size >= 2 * self._unchanged
+        if self._segment_steps and is_worth_it:
             self._last.clear()
             self._open_next()
-        self._segment_steps += 1
-
-    def _is_full(self) -> bool:
-        """Whether a segment has enough bytes or steps, and the values to store again are at most half of it."""
-        if not self._segment_steps:
-            return False
-        has_enough = self._size >= self._roll or self._segment_steps >= self._roll_steps
-        return has_enough and self._size >= 2 * self._unchanged
 
     def _append(
         self,

@@ -95,7 +95,8 @@ class SegmentSender:
             while not self._is_stopped and not self._is_done():
                 self._wake.wait(self._pace.pause(self.failures))
                 self._wake.clear()
-                self._try()
+                if not self._is_stopped:
+                    self._try()
         finally:
             own_threads.discard(get_ident())
 
