@@ -81,6 +81,7 @@ for name in sys.argv[1:]:
 
 
 HERE = release(torch.__version__)
+pytestmark = pytest.mark.timeout(500)  # a process for each part
 
 
 @pytest.fixture(scope="module")
