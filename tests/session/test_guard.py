@@ -618,6 +618,7 @@ def test_without_a_model_the_weights_of_the_optimizers_are_watched() -> None:
     assert unused.grad is None
 
 
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True")  # LBFGS of torch 2.8
 def test_an_optimizer_that_calls_the_model_itself_is_fine() -> None:
     model = nn.Linear(3, 1)
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)

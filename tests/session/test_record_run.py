@@ -26,6 +26,9 @@ from torch import Tensor, nn
 import insitu
 from insitu.session.run_entry import RunEntry
 
+# Python 3.12 and later warn of each fork of a process with threads.
+WITHOUT_FORK_WARNING = ("-W", "ignore:This process:DeprecationWarning")
+
 
 def scale(q: Tensor) -> Tensor:
     s = q * 2
@@ -796,7 +799,7 @@ with insitu.record_run(net, only=["weight", "weight.grad", "train.loss"], to=sys
     train(net, optimizer)
 """
     (tmp_path / "program.py").write_text(program)
-    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "run.h5")]
+    command = [sys.executable, *WITHOUT_FORK_WARNING, str(tmp_path / "program.py"), str(tmp_path / "run.h5")]
     done = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
     assert done.stderr == ""
     run = insitu.load(tmp_path / "run.h5")
