@@ -50,7 +50,7 @@ docs: $(VENV)/ready
 
 # Builds them, and installs the wheel into an empty environment.
 package: $(VENV)/ready
-	$(VENV)/bin/python packaging/check.py
+	$(VENV)/bin/python packaging/check.py $(EXTRAS)
 
 format: $(VENV)/ready
 	$(VENV)/bin/ruff check --fix $(CODE)

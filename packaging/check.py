@@ -1,5 +1,8 @@
 """Build the sdist and the wheel, and try the wheel in an empty environment: `make package`.
 
+With `--extras` (`make package EXTRAS=--extras`, which a release does) it also sees whether all extras can be installed
+together. That takes minutes.
+
 The wheel is built from the sdist, so a file that the sdist lacks is noticed. The empty environment gets the pinned
 torch, and then the wheel with what it depends on, and nothing else. `insitu demo` runs there, outside of the checkout.
 """
@@ -21,8 +24,10 @@ CONSTRAINTS = ["--constraint", str(ROOT / "constraints.txt")]
 QUIET = ["--quiet", "--disable-pip-version-check"]
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     """Do all steps; the first that fails ends it."""
+    if arguments not in ([], ["--extras"]):
+        sys.exit(f"the only option is --extras, not {' '.join(arguments)}")
     shutil.rmtree(DIST, ignore_errors=True)
     step("build the sdist, and the wheel from it")
     call(sys.executable, "-m", "build", "--outdir", str(DIST), str(ROOT))
@@ -32,7 +37,11 @@ def main() -> None:
     wheel = next(DIST.glob("*.whl"))
     check_content(wheel)
     with tempfile.TemporaryDirectory() as folder:
-        try_in_empty_environment(wheel, Path(folder))
+        python = install_in_empty_environment(wheel, Path(folder))
+        if arguments:
+            resolve_extras(wheel, python)
+        step("run insitu demo there")
+        call(python, "-m", "insitu", "demo", cwd=Path(folder))
     print("the package is in order:", *sorted(path.name for path in DIST.iterdir()))
 
 
@@ -48,20 +57,23 @@ def check_content(wheel: Path) -> None:
         sys.exit("the wheel has no py.typed: type checkers would not read its annotations")
 
 
-def try_in_empty_environment(wheel: Path, folder: Path) -> None:
-    """Install the wheel where nothing else is, and use it there."""
+def install_in_empty_environment(wheel: Path, folder: Path) -> str:
+    """Install the wheel where nothing else is; return the Python there."""
     step("install the wheel into an empty environment")
     venv.create(folder / "empty", with_pip=True)
     python = str(folder / "empty" / "bin" / "python")
     install = [python, "-m", "pip", "install", *QUIET, *CONSTRAINTS]
     call(*install, "torch")  # first: no resolver then has a reason to choose another one
     call(*install, str(wheel))
+    call(python, "-m", "pip", "check", *QUIET)
+    return python
+
+
+def resolve_extras(wheel: Path, python: str) -> None:
+    """Raise unless all extras can be installed together, in any versions that fit the torch that is there."""
     step("resolve every extra")
     extras = ",".join(extra_names())
-    call(*install, "--dry-run", f"{wheel}[{extras}]")
-    step("run insitu demo there")
-    call(python, "-m", "pip", "check", *QUIET)
-    call(str(folder / "empty" / "bin" / "insitu"), "demo", cwd=folder)
+    call(python, "-m", "pip", "install", *QUIET, "--dry-run", f"{wheel}[{extras}]")
 
 
 def extra_names() -> list[str]:
@@ -83,4 +95,4 @@ def call(*command: str, cwd: Path = ROOT) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

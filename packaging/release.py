@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> None:
     check_repository(version)
     write_version(version)
     write_date(version)
-    run("make", "package")
+    run("make", "package", "EXTRAS=--extras")
     run("git", "commit", "--quiet", "--all", "--message", f"Release {version}")
     run("git", "tag", "--annotate", f"v{version}", "--message", f"insitu {version}")
     print(f"\ninsitu {version} is committed and tagged here. To publish it:")

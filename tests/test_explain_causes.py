@@ -272,7 +272,7 @@ def test_nan_is_not_blamed_on_a_call_if_no_nan_was_seen(program: Program) -> Non
         import torch
         def run():
             torch.zeros(0).mean()
-            torch.distributions.Normal(torch.zeros(1), -torch.ones(1))
+            torch.distributions.Normal(torch.zeros(1), -torch.ones(1), validate_args=True)
         """,
     )
     assert "NaN" not in note.replace("NaN or", "")

@@ -58,7 +58,7 @@ def test_a_package_that_cannot_be_built_is_not_tagged(repository: Path) -> None:
     (repository / "Makefile").write_text("package:\n\t@false\n")
     git(repository, "commit", "--quiet", "--all", "--message", "Break")
     done = release(repository, "0.2.0")
-    assert done.returncode == 1 and "make package failed" in done.stderr
+    assert done.returncode == 1 and "make package EXTRAS=--extras failed" in done.stderr
     assert git(repository, "tag", "--list") == ""
 
 
