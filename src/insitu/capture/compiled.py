@@ -23,7 +23,7 @@ from insitu.capture.compiled_results import CaughtResult, KeptResult, catches, r
 from insitu.capture.explain.note import add_note
 from insitu.capture.fused import question
 from insitu.capture.modes import skip_when_compiling
-from insitu.capture.modules import ValueProbe, get_ident, patch
+from insitu.capture.modules import Patch, ValueProbe, get_ident, patch
 from insitu.capture.outline import outline
 from insitu.capture.probe import Probe
 from insitu.capture.tape import COMPILED, Raised, new_record
@@ -35,6 +35,7 @@ from insitu.capture.torch_internals import (
     compiled_call,
     frame_switch,
     is_compiled_wrapper,
+    pass_over_files,
     replace_frame_switch,
 )
 from insitu.capture.torch_parts import report_missing
@@ -49,6 +50,7 @@ class Regions:
         self._lock = threading.Lock()
         self._original: Any = None  # kept when all is undone: another thread may be in the switch at that moment
         self._installed = False
+        self._passes_over = False  # whether dynamo knows which files it passes over
         self._open: dict[int, OpenRegion] = {}
         self._finder = _Finder(self)
         # Called with 1 when a region begins, with -1 when it ends: what is replaced must be the original there.
@@ -109,6 +111,12 @@ class Regions:
         for pause in self.pausing:
             pause(by)
 
+    def _pass_over_files(self) -> None:
+        """Now, and not when dynamo is imported: its rules come later."""
+        if not self._passes_over:
+            self._passes_over = True
+            pass_over_files(own_modules())
+
     def _switch(self, callback: Any) -> Any:
         """In place of the switch of dynamo: only the outermost compiled wrapper of a thread makes a region."""
         frame, ident, original = sys._getframe(1), get_ident(), self._original
@@ -120,9 +128,20 @@ class Regions:
             self._pause(-1)
             return switched
         if opened is None and callable(callback) and is_compiled_wrapper(frame):
+            self._pass_over_files()
             self._pause(1)
             self._open[ident] = OpenRegion(frame, _enter(frame, ident), result_of(frame))
         return original(callback)
+
+
+def own_modules() -> list[str]:
+    """The modules of insitu with functions that may run in a compiled region, and that no program compiles.
+
+    A program that calls `module.compile()` in a session compiles the replacement of the function that runs a module.
+    """
+    compiled_by_programs = ("insitu.demo", Patch.__module__)
+    modules = [name for name, module in sys.modules.items() if not hasattr(module, "__path__")]
+    return [name for name in modules if name.startswith("insitu.") and not name.startswith(compiled_by_programs)]
 
 
 class Region:
@@ -274,4 +293,4 @@ class _Finder:
 
 regions = Regions()
 at_fork(after_in_child=regions.abandon)
-skip_when_compiling(Regions._switch, Regions._pause, _enter, _leave)
+skip_when_compiling(Regions._switch, Regions._pass_over_files, own_modules, Regions._pause, _enter, _leave)

@@ -491,29 +491,16 @@ def schemas(operator: Any) -> list[Any]:
 
 _EVAL_FRAME = "torch._C._dynamo.eval_frame"
 _SKIP_CODE = f"{_EVAL_FRAME}.skip_code"  # up to 2.6
-_set_strategy: Any = _part(
-    f"{_EVAL_FRAME}.set_code_exec_strategy",
-    None,
-    why="keeps dynamo from compiling functions of insitu",
-    without=NO_SKIPPING,
-    since="2.7",
-    earlier=_SKIP_CODE,
-)
-_strategy: Any = _part(
-    f"{_EVAL_FRAME}._FrameExecStrategy",
-    None,
-    why="says how dynamo treats a frame",
-    without=NO_SKIPPING,
-    since="2.7",
-    earlier=_SKIP_CODE,
-)
-_action: Any = _part(
-    f"{_EVAL_FRAME}._FrameAction",
-    None,
-    why="says how dynamo treats a frame",
-    without=NO_SKIPPING,
-    since="2.7",
-    earlier=_SKIP_CODE,
+_set_strategy, _strategy, _action = (
+    _part(
+        f"{_EVAL_FRAME}.{name}",
+        None,
+        why="keeps dynamo from compiling functions of insitu",
+        without=NO_SKIPPING,
+        since="2.7",
+        earlier=_SKIP_CODE,
+    )
+    for name in ("set_code_exec_strategy", "_FrameExecStrategy", "_FrameAction")
 )
 _HAS_STRATEGY = None not in (_set_strategy, _strategy, _action)
 _skip_code: Any = lookup(_SKIP_CODE) or _nothing
@@ -522,7 +509,7 @@ _skip_code: Any = lookup(_SKIP_CODE) or _nothing
 def skip_frame(code: CodeType, *, with_callees: bool = False) -> None:
     """Keep dynamo from compiling this code, and on demand everything that it calls.
 
-    Torch up to 2.6 cannot pass over what a function calls.
+    Torch up to 2.6 cannot do the second: there dynamo passes over some files of insitu (`pass_over_files`).
     """
     if not _HAS_STRATEGY:
         _skip_code(code)
@@ -535,6 +522,7 @@ def skip_frame(code: CodeType, *, with_callees: bool = False) -> None:
 DYNAMO = "torch._dynamo.eval_frame"
 _SWITCH = "_maybe_set_eval_frame"
 _CALLBACKS = "torch._dynamo.callback"
+_FILE_RULES = "torch._dynamo.trace_rules"
 # The function around everything compiled has the second name up to 2.7.
 _WRAPPERS = frozenset({"compile_wrapper", "_fn"})
 # Its variables: what it calls, and what that has returned. Up to 2.11 the second one does not exist.
@@ -555,6 +543,14 @@ def frame_switch(dynamo: ModuleType) -> Any:
     why = "tells when a compiled region begins and ends"
     enter_part(Internal(f"{DYNAMO}.{_SWITCH}", why, OLDEST, NO_COMPILED, is_missing=found is None))
     return found
+
+
+def pass_over_files(modules: list[str]) -> None:
+    """Keep dynamo from compiling the files of modules, where it cannot pass over what a function calls."""
+    if not _HAS_STRATEGY:
+        rules = import_module(_FILE_RULES)
+        for name in modules:
+            rules.add(name)
 
 
 def replace_frame_switch(dynamo: ModuleType, function: Any) -> None:
