@@ -90,7 +90,7 @@ def test_foreign_file_is_refused(tmp_path: Path, monkeypatch: Any, what: str, na
 @pytest.mark.parametrize("name", ["run.trace", "run.h5"])
 def test_directory_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
-    with pytest.raises(StoreError, match="it is a directory: give the name of a file"):
+    with pytest.raises(StoreError, match="is a directory without journals of a run: give the name of a file"):
         insitu.load(tmp_path / name)
 
 

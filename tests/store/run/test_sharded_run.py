@@ -131,7 +131,7 @@ def test_an_address_without_a_run_is_an_error(tmp_path: Path) -> None:
     faulty()
     with pytest.raises(StoreError, match="no journal of a run is at 'faulty://bucket/nothing'"):
         insitu.load("faulty://bucket/nothing")
-    with pytest.raises(StoreError, match="holds no journal of a run"):
+    with pytest.raises(StoreError, match="is a directory without journals of a run"):
         insitu.load(tmp_path)
     with pytest.raises(ChoiceError, match="names no folder"):
         insitu.load("memory://")

@@ -34,7 +34,10 @@ def run_in_folder(folder: Path, name: str | None = None) -> Run:
     """The run whose journals are in a folder, such as a copy of an address."""
     found = places(folder)
     if not found:
-        raise StoreError(f"{str(folder)!r} holds no journal of a run")
+        raise StoreError(
+            f"{str(folder)!r} is a directory without journals of a run: give the name of a file, or of a directory that"
+            " has some"
+        )
     chosen = _chosen_run(found, name)
     shards = [read_shard(place) for place in found if place.run == chosen]
     check_ranks_agree(shards)

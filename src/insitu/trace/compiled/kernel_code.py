@@ -83,7 +83,15 @@ class KernelCode:
 def read_kernels(source: str) -> KernelCode | None:
     """The kernels of a program; None if it is not one that inductor generates in Python.
 
-    >>> code = read_kernels(__doc__.split("buffers.")[1].replace("    ", " ", 1).replace("\\n    ", "\\n").strip())
+    >>> program = '''
+    ... cpp_fused_relu_0 = async_compile.cpp_pybinding(['const float*', 'float*'], "")
+    ... def call(args):
+    ...     arg0_1, = args
+    ...     buf0 = empty_strided_cpu((2, 3), (3, 1), torch.float32)
+    ...     cpp_fused_relu_0(arg0_1, buf0)
+    ...     return (buf0, )
+    ... '''
+    >>> code = read_kernels(program)
     >>> code.calls[0].name, code.calls[0].inputs, code.calls[0].outputs, code.returned
     ('cpp_fused_relu_0', ('arg0_1',), ((1, 'buf0'),), ('buf0',))
     """
