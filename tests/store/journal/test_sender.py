@@ -95,6 +95,18 @@ def test_a_wrong_checksum_keeps_the_segment(tmp_path: Path) -> None:
     assert here(parts) == 2
 
 
+def test_an_etag_that_is_not_the_md5_is_checked_by_reading_back(tmp_path: Path) -> None:
+    files = faulty(md5="0" * 32, md5_name="ETag")  # as S3 has it for a file that it encrypts by KMS
+    parts = tmp_path / "run.h5.parts"
+    with journal_in(parts) as journal:
+        sender = sender_of(parts)
+        write(journal, range(3))
+        wait_until(lambda: here(parts) == 1)
+    assert sender.close(patience=20.0) == []
+    assert len(files.puts) == 2
+    assert steps_there() == [0, 1, 2]
+
+
 def test_a_dead_address_is_told_once_and_nothing_is_lost(tmp_path: Path) -> None:
     files = faulty(is_dead=True)
     parts = tmp_path / "run.h5.parts"
