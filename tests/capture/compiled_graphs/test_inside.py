@@ -196,9 +196,9 @@ def test_an_operator_that_writes_gets_copies_whatever_its_name() -> None:
 
     text = (
         "class Graph(torch.nn.Module):\n"
-        "    def forward(self, arg0_1: \"f32[2][1]cpu\"):\n"
+        '    def forward(self, arg0_1: "f32[2][1]cpu"):\n'
         "        bump_default = torch.ops.insitu_tests.bump.default(arg0_1)\n"
-        "        mul: \"f32[2][1]cpu\" = torch.ops.aten.mul.Tensor(arg0_1, 2)\n"
+        '        mul: "f32[2][1]cpu" = torch.ops.aten.mul.Tensor(arg0_1, 2)\n'
         "        return (mul,)\n"
     )
     x = torch.zeros(2)

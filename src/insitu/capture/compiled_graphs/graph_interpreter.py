@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, fx
 
 from insitu.capture.isolation import run_isolated
-from insitu.capture.torch_internals import OpOverload
+from insitu.capture.torch_internals import OpOverload, schemas
 from insitu.trace.compiled.expression import GraphCall, NodeReference, graph_call
 from insitu.trace.compiled.graph_text import GraphText
 from insitu.trace.event import Word
@@ -76,7 +76,7 @@ def _writes(call: GraphCall) -> bool:
     """Whether a call changes one of its arguments."""
     if call.name.startswith("operator."):
         return False
-    return bool(_operator(call.name)._schema.is_mutable)
+    return any(schema.is_mutable for schema in schemas(_operator(call.name)))
 
 
 def run_call(call: GraphCall, results: Results, convert: Convert) -> Any:
