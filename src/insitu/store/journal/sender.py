@@ -73,14 +73,15 @@ class SegmentSender:
     def close(self, *, patience: float) -> list[Path]:
         """Send the rest after the journal has ended; return the files that are not at the address then.
 
-        Waits for so many seconds at most, and not at all for an address that does not answer.
+        Waits for so many seconds at most. An address that does not answer is tried once more, and not waited for then.
         """
         if self._process != os.getpid():
             return []
+        earlier = self.failures
         self._is_closed = True
         self._wake.set()
         end = time.monotonic() + patience
-        while self._thread.is_alive() and time.monotonic() < end and not self.failures:
+        while self._thread.is_alive() and time.monotonic() < end and self.failures <= earlier:
             self._thread.join(0.02)
         self._is_stopped = True
         self._wake.set()
