@@ -20,6 +20,7 @@ class FaultyFiles(MemoryFileSystem):  # type: ignore[misc]
     is_dead = False
     loses = 0  # bytes at the end of a file that is put
     md5 = ""  # that is reported
+    md5_name = "md5"  # under which it is reported
     gate: Event | None = None  # a put waits for it
 
     def put_file(self, lpath: str, rpath: str, **options: Any) -> None:
@@ -40,7 +41,7 @@ class FaultyFiles(MemoryFileSystem):  # type: ignore[misc]
         self._check()
         found = super().info(path, **options)
         if self.md5:
-            found = {**found, "ETag": self.md5}
+            found = {**found, self.md5_name: self.md5}
         return found
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> Any:

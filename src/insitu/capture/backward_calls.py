@@ -51,7 +51,7 @@ class BackwardCalls:
         """A session has ended."""
         if self.is_needed:
             with self._lock:
-                self._sessions -= 1
+                self._sessions = max(0, self._sessions - 1)  # a session of the parent may end in a child, too
                 if self._sessions == 0:
                     BACKWARD.__code__ = self.original.__code__
 

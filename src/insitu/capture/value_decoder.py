@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from insitu.capture.deferral import settle
 from insitu.capture.tensors import EARLIER, DeferredValue, Layout, RichValue, Value, short_dtype
+from insitu.errors import is_interrupt, tell
 from insitu.trace.event import Stats, TensorFacts
 
 if TYPE_CHECKING:
@@ -25,13 +26,14 @@ class ValueDecoder:
     def __init__(self) -> None:
         self.is_live = False
         self._next_number = 0
+        self._has_told = False
         self._decoded: list[Value] = []
         self._layouts: dict[int, tuple[Layout, PlainLayout]] = {}
 
     def copy(self) -> ValueDecoder:
         """A decoder that goes on from here, and leaves this one as it is."""
         same = ValueDecoder()
-        same.is_live, same._next_number = self.is_live, self._next_number
+        same.is_live, same._next_number, same._has_told = self.is_live, self._next_number, self._has_told
         return same
 
     def facts(self, value: Value, tape: TapeDecoder) -> TensorFacts:
@@ -67,13 +69,25 @@ class ValueDecoder:
         facts.type = value.kind.__name__
         kept, grad = value.stat, value.grad
         if type(value) is DeferredValue:
-            kept, grad = settle(kept), value.last_gradient()
+            kept, grad = self._settled(kept), value.last_gradient()
         if isinstance(kept, Stats):
             facts.stats = kept
         else:
             facts.kept = kept
         if grad is not None:
             facts.grad = self.facts(grad, tape)
+
+    def _settled(self, kept: Any) -> Any:
+        """What was kept, once it has come over; None if the device has failed, or if NumPy cannot hold it."""
+        try:
+            return settle(kept)
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            if not self._has_told:
+                self._has_told = True
+                tell(f"what was kept of a tensor cannot be read, and is left out: {type(error).__name__}: {error}")
+            return None
 
     def _layout(self, layout: Layout) -> PlainLayout:
         known = self._layouts.get(id(layout))

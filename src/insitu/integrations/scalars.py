@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from insitu.errors import ChoiceError
+from insitu.errors import ChoiceError, tell
 
 if TYPE_CHECKING:
     from insitu.store.run.run import Run
@@ -108,11 +108,15 @@ def number_of(value: Any) -> float | None:
 
 
 class LiveSteps:
-    """Takes what is recorded, collects the numbers of each step, and hands each step on once it is complete."""
+    """Takes what is recorded, collects the numbers of each step, and hands each step on once it is complete.
+
+    A viewer that does not answer does not end the program: its steps are lost, and that is said once.
+    """
 
     def __init__(self) -> None:
         self._step = 0
         self._numbers: dict[str, float] = {}
+        self._has_failed = False
 
     def hand_on(self, step: int, numbers: dict[str, float]) -> None:
         """Write the numbers of a step, by tag."""
@@ -131,8 +135,20 @@ class LiveSteps:
     def flush(self) -> None:
         """Hand on the last step."""
         numbers, self._numbers = self._numbers, {}
-        if numbers:
+        if not numbers:
+            return
+        try:
             self.hand_on(self._step, numbers)
+        except Exception as error:  # of a server, or of the package that asks it
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            tell(
+                f"{type(self).__name__} could not write the numbers of step {self._step}: {type(error).__name__}:"
+                f" {error}. The program goes on, and each later step is tried"
+            )
 
     def __enter__(self) -> Self:
         return self

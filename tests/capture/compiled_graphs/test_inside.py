@@ -11,6 +11,8 @@ from tests.capture.oracle import troubles
 from torch import Tensor, nn
 
 import insitu
+from insitu.capture.compiled_graphs.graph_interpreter import interpret
+from insitu.trace.compiled.graph_text import read_graph
 from insitu.view import render
 
 
@@ -161,3 +163,45 @@ def test_double_precision_without_values_says_so() -> None:
         work(torch.ones(2))
     with pytest.warns(insitu.InsituWarning, match='record it with keep="values"'):
         insitu.compare(trace, trace, reference="float64")
+
+
+@pytest.fixture
+def process_group() -> Iterator[None]:
+    """A group of this process alone."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_collective_is_not_run_a_second_time(backend: str, process_group: None) -> None:
+    from torch.distributed._functional_collectives import all_reduce
+
+    @torch.compile(backend=backend)
+    def work(x: Tensor) -> Tensor:
+        return all_reduce(x.relu(), "sum", torch.distributed.group.WORLD) * 2
+
+    with (
+        pytest.warns(insitu.InsituWarning, match="all_reduce.* waits for other ranks, and they run it once"),
+        insitu.record(keep="values", inside_compiled=True) as trace,
+    ):
+        assert work(torch.ones(3)).tolist() == [2.0, 2.0, 2.0]
+    assert f"{backend}.graph_0" in [call.name for call in trace.calls]
+
+
+def test_an_operator_that_writes_gets_copies_whatever_its_name() -> None:
+    @torch.library.custom_op("insitu_tests::bump", mutates_args={"x"})
+    def bump(x: Tensor) -> None:
+        x.add_(1)
+
+    text = (
+        "class Graph(torch.nn.Module):\n"
+        '    def forward(self, arg0_1: "f32[2][1]cpu"):\n'
+        "        bump_default = torch.ops.insitu_tests.bump.default(arg0_1)\n"
+        '        mul: "f32[2][1]cpu" = torch.ops.aten.mul.Tensor(arg0_1, 2)\n'
+        "        return (mul,)\n"
+    )
+    x = torch.zeros(2)
+    results = interpret(read_graph(text), [x])
+    assert results["mul"].tolist() == [2.0, 2.0]
+    assert x.tolist() == [0.0, 0.0]

@@ -95,6 +95,18 @@ def test_a_wrong_checksum_keeps_the_segment(tmp_path: Path) -> None:
     assert here(parts) == 2
 
 
+def test_an_etag_that_is_not_the_md5_is_checked_by_reading_back(tmp_path: Path) -> None:
+    files = faulty(md5="0" * 32, md5_name="ETag")  # as S3 has it for a file that it encrypts by KMS
+    parts = tmp_path / "run.h5.parts"
+    with journal_in(parts) as journal:
+        sender = sender_of(parts)
+        write(journal, range(3))
+        wait_until(lambda: here(parts) == 1)
+    assert sender.close(patience=20.0) == []
+    assert len(files.puts) == 2
+    assert steps_there() == [0, 1, 2]
+
+
 def test_a_dead_address_is_told_once_and_nothing_is_lost(tmp_path: Path) -> None:
     files = faulty(is_dead=True)
     parts = tmp_path / "run.h5.parts"
@@ -111,6 +123,19 @@ def test_a_dead_address_is_told_once_and_nothing_is_lost(tmp_path: Path) -> None
     files.is_dead = False
     assert send_folder(parts, Address.parse("faulty://bucket/run")) == 3
     assert steps_there() == [0, 1, 2, 3, 4]
+
+
+def test_an_address_that_answers_again_gets_the_rest_at_the_end(tmp_path: Path) -> None:
+    files = faulty(is_dead=True)
+    parts = tmp_path / "run.h5.parts"
+    address, patient = Address.parse("faulty://bucket/run"), SendPace(poll=0.01, shortest=60.0, longest=60.0)
+    with pytest.warns(InsituWarning, match="does not accept segments"), journal_in(parts) as journal:
+        sender = SegmentSender(place_of(parts, 0, RUN), address, patient)
+        write(journal, range(3))
+        wait_until(lambda: sender.failures)
+    files.is_dead = False
+    assert sender.close(patience=20.0) == []
+    assert steps_there() == [0, 1, 2]
 
 
 def test_a_step_does_not_wait_for_a_slow_address(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from insitu.capture.torch_compiler_internals import (
     module_stacks,
 )
 from insitu.errors import tell
+from insitu.operating_system import at_fork
 from insitu.trace.compiled.compiled_graph import Direction, GraphBreak, GraphLine
 
 _DIRECTIONS: dict[str, Direction] = {"Forward graph": "forward", "Backward graph": "backward"}
@@ -80,6 +81,10 @@ class GraphHooks:
             if self._sessions == 0:
                 self._watch.end()
                 self._undo()
+
+    def abandon(self) -> None:
+        """This process is the child of a fork, and whoever held the lock is not here."""
+        self._lock = threading.Lock()
 
     def _undo(self) -> None:
         for owner, name, original in reversed(self._replaced):
@@ -266,4 +271,5 @@ def _guarded(run: Callable[..., Any], *args: Any) -> Any:
 
 
 graph_hooks = GraphHooks()
+at_fork(after_in_child=graph_hooks.abandon)
 skip_when_compiling(_observe, _guarded)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, fx
 
 from insitu.capture.isolation import run_isolated
-from insitu.capture.torch_internals import OpOverload
+from insitu.capture.torch_internals import OpOverload, schemas
 from insitu.trace.compiled.expression import GraphCall, NodeReference, graph_call
 from insitu.trace.compiled.graph_text import GraphText
 from insitu.trace.event import Word
@@ -27,6 +27,10 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     for name in ("getitem", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
 }
 _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
+# Operators that exchange data with other ranks: these take part once, with the program, and would be waited for.
+_COLLECTIVES = frozenset(
+    {"_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional", "_dtensor", "symm_mem"}
+)
 
 
 class NotInterpretable(Exception):
@@ -60,12 +64,19 @@ def run_calls(graph: GraphText, inputs: Sequence[Any], convert: Convert) -> Resu
     if len(inputs) != len(graph.inputs):
         raise NotInterpretable(f"the graph has {len(graph.inputs)} inputs, and the call has {len(inputs)}")
     calls = {node.name: graph_call(node.code) for node in graph.nodes}
-    if any(call.operator.endswith("_") for call in calls.values()):
+    if any(map(_writes, calls.values())):
         inputs = [item.clone() if isinstance(item, Tensor) else item for item in inputs]
     results = {item.name: convert(value) for item, value in zip(graph.inputs, inputs, strict=True)}
     for name, call in calls.items():
         results[name] = run_call(call, results, convert)
     return results
+
+
+def _writes(call: GraphCall) -> bool:
+    """Whether a call changes one of its arguments."""
+    if call.name.startswith("operator."):
+        return False
+    return any(schema.is_mutable for schema in schemas(_operator(call.name)))
 
 
 def run_call(call: GraphCall, results: Results, convert: Convert) -> Any:
@@ -85,7 +96,14 @@ def _operator(name: str) -> Any:
     found = getattr(getattr(getattr(torch.ops, namespace, None), packet, None), overload or "default", None)
     if not isinstance(found, OpOverload):
         raise NotInterpretable(f"{name} is not an operator of torch")
+    check_not_collective(name)
     return found
+
+
+def check_not_collective(name: str) -> None:
+    """Raise if an operator exchanges data with other ranks."""
+    if name.partition(".")[0] in _COLLECTIVES:
+        raise NotInterpretable(f"{name} waits for other ranks, and they run it once")
 
 
 def _argument(item: Any, results: Results, convert: Convert) -> Any:
@@ -129,5 +147,6 @@ class _CapturedRun(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         """Keep the result of a call under its name."""
+        check_not_collective(str(n.target))
         result = self._found[n.name] = super().run_node(n)
         return result

@@ -15,6 +15,7 @@ from insitu.capture.modules import get_ident
 from insitu.trace.compiled.compiled_graph import CompiledGraph, Kernel
 
 _LIBRARY = "extern_kernels"
+_KERNEL = "insitu_kernel"  # the attribute of a wrapper that has the kernel itself
 
 
 class KernelOutputs:
@@ -46,7 +47,9 @@ class KernelOutputs:
         self._names.update(self._originals)
 
     def _replace(self, name: str, replacement: Any) -> None:
-        self._originals[name] = self._names[name]
+        # Another thread may run the same graph, and may end first: what is put back is the kernel, not its wrapper.
+        found = self._names[name]
+        self._originals[name] = getattr(found, _KERNEL, found)
         self._names[name] = replacement
 
     def wrap(self, name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,6 +61,7 @@ class KernelOutputs:
                 self._take(name, args, kwargs, result)
             return result
 
+        setattr(run, _KERNEL, getattr(kernel, _KERNEL, kernel))
         return run
 
     def _take(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
@@ -86,6 +90,7 @@ class LibraryProxy:
 
     def __init__(self, original: Any, outputs: KernelOutputs) -> None:
         self._original, self._outputs = original, outputs
+        setattr(self, _KERNEL, getattr(original, _KERNEL, original))
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._original, name)

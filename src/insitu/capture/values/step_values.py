@@ -10,6 +10,7 @@ from typing import Any
 
 from insitu.capture.deferral import PENDING
 from insitu.capture.values.copies import LeftOutError
+from insitu.errors import is_interrupt
 
 # The path, the number of the value among those of the path in this step, and the value: a copy or a small value.
 Taken = tuple[str, int, Any]
@@ -36,10 +37,21 @@ class Batch:
     def __post_init__(self) -> None:
         self.rest = iter(self.taken)
 
-    def settle(self) -> None:
-        """Wait for the values that are on their way from a device; nobody has taken one yet."""
-        self.taken = [settled(each) for each in self.taken]
-        self.rest = iter(self.taken)
+    def settle(self, trouble: Callable[[str, Exception], None]) -> None:
+        """Wait for the values that are on their way from a device; nobody has taken one yet.
+
+        A value that does not arrive is left out.
+        """
+        arrived = []
+        for each in self.taken:
+            try:
+                arrived.append(settled(each))
+            except Exception as error:
+                if is_interrupt(error):
+                    raise
+                trouble("reading a value of a device", error)
+        self.taken = arrived
+        self.rest = iter(arrived)
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ class StepWriter:
         if now.has_news or (is_last and now.is_open):
             batch, rest = now.split(is_open=is_open)
             if self._is_deferred:
-                batch.settle()
+                batch.settle(self._trouble)
             self._batch, self.now = batch, rest  # one assignment: no signal handler runs within it
             self.write()
 

@@ -31,7 +31,9 @@ from insitu.store.journal.sent_note import note_address, remove_note
 POLL = 0.5  # seconds between two looks for a finished segment
 SHORTEST_PAUSE = 1.0  # seconds after a failure; each further failure doubles them
 LONGEST_PAUSE = 60.0
-_MD5_NAMES = ("ETag", "etag", "md5", "md5Hash", "content_md5", "contentMd5")
+_MD5_NAMES = ("md5", "md5Hash", "content_md5", "contentMd5")
+# The MD5 of many files of S3, and as many digits of something else for those that S3 encrypts with a key of its own.
+_TAG_NAMES = ("ETag", "etag")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +73,15 @@ class SegmentSender:
     def close(self, *, patience: float) -> list[Path]:
         """Send the rest after the journal has ended; return the files that are not at the address then.
 
-        Waits for so many seconds at most, and not at all for an address that does not answer.
+        Waits for so many seconds at most. An address that does not answer is tried once more, and not waited for then.
         """
         if self._process != os.getpid():
             return []
+        earlier = self.failures
         self._is_closed = True
         self._wake.set()
         end = time.monotonic() + patience
-        while self._thread.is_alive() and time.monotonic() < end and not self.failures:
+        while self._thread.is_alive() and time.monotonic() < end and self.failures <= earlier:
             self._thread.join(0.02)
         self._is_stopped = True
         self._wake.set()
@@ -197,6 +200,9 @@ def holds(address: Address, name: str, path: Path) -> bool:
     reported = reported_md5(facts)
     if reported is not None:
         return reported == _md5(path)
+    tag = _first_md5(facts, _TAG_NAMES)
+    if tag is not None and tag == _md5(path):
+        return True
     with open(path, "rb") as file:
         return all(file.read(len(block)) == block for block in address.blocks(name)) and not file.read(1)
 
@@ -204,12 +210,17 @@ def holds(address: Address, name: str, path: Path) -> bool:
 def reported_md5(facts: Mapping[str, Any]) -> str | None:
     """The MD5 of a file in the facts that a file system reports, as hexadecimal digits; None if it reports none.
 
-    >>> reported_md5({"ETag": '"d41d8cd98f00b204e9800998ecf8427e"'}), reported_md5({"ETag": '"d41d8cd9-2"'})
+    >>> reported_md5({"md5": "d41d8cd98f00b204e9800998ecf8427e"}), reported_md5({"ETag": '"d41d8cd9-2"'})
     ('d41d8cd98f00b204e9800998ecf8427e', None)
     >>> reported_md5({"md5Hash": "1B2M2Y8AsgTpgAmY7PhCfg=="})
     'd41d8cd98f00b204e9800998ecf8427e'
     """
-    for name in _MD5_NAMES:
+    return _first_md5(facts, _MD5_NAMES)
+
+
+def _first_md5(facts: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    """The first of these facts that can be an MD5, as hexadecimal digits."""
+    for name in names:
         found = _md5_digits(facts.get(name))
         if found is not None:
             return found
