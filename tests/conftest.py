@@ -103,3 +103,14 @@ def sigterm_is_handled_as_before() -> Iterator[None]:
     yield
     if signal.getsignal(signal.SIGTERM) is not before:
         signal.signal(signal.SIGTERM, before)
+
+
+EXCEPTHOOK = sys.excepthook
+
+
+@pytest.fixture(autouse=True)
+def errors_are_printed_as_before() -> Iterator[None]:
+    """`init_process_group` of torch puts the rank before each line of a traceback, and nothing undoes that."""
+    yield
+    if sys.excepthook is not EXCEPTHOOK:
+        sys.excepthook = EXCEPTHOOK
