@@ -173,6 +173,7 @@ def process_group() -> Iterator[None]:
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_a_collective_is_not_run_a_second_time(backend: str, process_group: None) -> None:
     from torch.distributed._functional_collectives import all_reduce
