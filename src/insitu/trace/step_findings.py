@@ -1,6 +1,6 @@
 """What a guard found about the logic of training steps, as plain data; view/finding.py turns them into text.
 
-Finding
+StepFinding
 ├── EvaluatedTraining       a model is trained while it is in evaluation mode
 ├── ActiveDropout           a functional dropout ignores the mode of its model
 ├── TrainingModeEvaluation  a model is evaluated while it is in training mode
@@ -25,7 +25,12 @@ from insitu.trace.index_use import Limit
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class EvaluatedTraining(Finding):
+class StepFinding(Finding):
+    """Something is wrong with the logic of a step; `site` is the line to look at."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class EvaluatedTraining(StepFinding):
     """A model was in evaluation mode at `steps` of `samples` steps; `site` is the line that switched its mode.
 
     `modules` are those that behave differently then.
@@ -38,7 +43,7 @@ class EvaluatedTraining(Finding):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class ActiveDropout(Finding):
+class ActiveDropout(StepFinding):
     """The functional dropout `call` ran in a model in evaluation mode; `switch` is the line that switched the mode."""
 
     switch: Site | None = None
@@ -46,7 +51,7 @@ class ActiveDropout(Finding):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class TrainingModeEvaluation(Finding):
+class TrainingModeEvaluation(StepFinding):
     """The model `path` was evaluated without gradients, after its last step, while it was in training mode."""
 
     modules: tuple[str, ...]
@@ -54,7 +59,7 @@ class TrainingModeEvaluation(Finding):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class TwoOptimizers(Finding):
+class TwoOptimizers(StepFinding):
     """Two optimizers moved the same parameters in turns; `site` is where the one that has more of them was made."""
 
     paths: tuple[str, ...]
@@ -65,7 +70,7 @@ class TwoOptimizers(Finding):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class UndividedAccumulation(Finding):
+class UndividedAccumulation(StepFinding):
     """Each step used the sum of the gradients of `passes` losses, each of which is a mean."""
 
     optimizer: str
@@ -76,7 +81,7 @@ class UndividedAccumulation(Finding):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class ClippedWhileScaled(Finding):
+class ClippedWhileScaled(StepFinding):
     """`call` clipped gradients that were still multiplied by the factor of a `GradScaler`."""
 
     optimizer: str
@@ -84,7 +89,7 @@ class ClippedWhileScaled(Finding):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class UnscaledPixels(Finding):
+class UnscaledPixels(StepFinding):
     """A layer got whole numbers from 0 to 255; `call` is where they entered, `layer` the call that used them."""
 
     layer: Call
@@ -101,7 +106,7 @@ class ShapeOrigin:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class BroadcastLoss(Finding):
+class BroadcastLoss(StepFinding):
     """`call` combined the prediction and the target into each pair of their elements.
 
     `origins` are the calls that made them, as far as they are known.
@@ -114,7 +119,7 @@ class BroadcastLoss(Finding):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class InvertedMask(Finding):
+class InvertedMask(StepFinding):
     """`call` made a mask that keeps nothing but the `padding` of an embedding when `use` applies it."""
 
     use: Call
@@ -123,7 +128,7 @@ class InvertedMask(Finding):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class HiddenParameters(Finding):
+class HiddenParameters(StepFinding):
     """The layers in the plain `container` at `path` are used, and `parameters()` does not return theirs (`paths`).
 
     `site` is the line that assigns the `attribute`, if it is known.
@@ -137,7 +142,7 @@ class HiddenParameters(Finding):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class IndicesOutOfRange(Finding):
+class IndicesOutOfRange(StepFinding):
     """`call` was about to take labels or indices from `lowest` to `highest`, where 0 to `count` - 1 fit.
 
     Labels that a loss ignores do not count. `name` is their expression in the source, and `source` the call that made
@@ -155,7 +160,7 @@ class IndicesOutOfRange(Finding):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class IndependentLoss(Finding):
+class IndependentLoss(StepFinding):
     """Nothing that goes into `model` reaches the loss of `backward`, in any of `samples` passes that were looked at.
 
     `call` is the first call that the loss comes from.

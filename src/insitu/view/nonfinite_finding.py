@@ -114,7 +114,7 @@ def _(finding: NonFiniteUpdate) -> str:
 
 @sentence.register
 def _(finding: NonFiniteInput) -> str:
-    name = "".join(safe(operand.name) for operand in finding.operands)
+    name = " and ".join(safe(operand.name) for operand in finding.operands if operand.name)
     return f"{callee(finding)} got {name or 'a tensor'}, which already contained {_what(finding)}"
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from insitu.trace.event import Call, tensors
-from insitu.trace.findings import (
-    OptimizerPlace,
-)
+from insitu.trace.findings import OptimizerPlace
 from insitu.trace.step_findings import (
     ActiveDropout,
     BroadcastLoss,
@@ -17,6 +15,7 @@ from insitu.trace.step_findings import (
     IndependentLoss,
     IndicesOutOfRange,
     InvertedMask,
+    StepFinding,
     TrainingModeEvaluation,
     TwoOptimizers,
     UndividedAccumulation,
@@ -204,18 +203,4 @@ def _(finding: IndependentLoss) -> Iterator[EvidenceLine]:
     yield EvidenceLine("loss", f"{place_prefix(finding.backward.site)}{source_text(finding.backward)}")
 
 
-for _kind in (
-    ActiveDropout,
-    BroadcastLoss,
-    ClippedWhileScaled,
-    EvaluatedTraining,
-    HiddenParameters,
-    IndependentLoss,
-    IndicesOutOfRange,
-    InvertedMask,
-    TrainingModeEvaluation,
-    TwoOptimizers,
-    UndividedAccumulation,
-    UnscaledPixels,
-):
-    lines.register(_kind)(placed_lines)
+lines.register(StepFinding)(placed_lines)
