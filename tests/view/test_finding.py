@@ -279,6 +279,9 @@ def test_unchecked_nonfinite_numbers_name_the_call_that_received_them() -> None:
         NonFiniteInput(**bad | {"operands": (TensorOperand(tensor(nan=3), "x"),)}): (
             "torch.full got x, which already contained NaN"
         ),
+        NonFiniteInput(**bad | {"operands": tuple(TensorOperand(tensor(nan=3), name) for name in ("w", "b"))}): (
+            "torch.full got w and b, which already contained NaN"
+        ),
         UncheckedGradient(node="FullBackward0", **bad): (
             "the gradient of torch.full (FullBackward0) got a gradient that contains NaN; "
             "the call that produced it was not checked"
